@@ -1,0 +1,155 @@
+"""Which errors can a caller meet, and what decision does each one ask for?
+
+RedisworldError
+├── InvalidInput            what was given cannot work; nothing was written
+│   ├── InvalidArguments    arguments do not fit the signature
+│   ├── InvalidValue        a value would not survive the round trip, or is too big
+│   └── NotRegistered       no such workflow or step in this registry
+├── NamespaceMismatch       the namespace was made with another partition count or data version
+├── RedisUnavailable        Redis did not answer, or refused for now: the call may be repeated
+├── RunNotFound             no such run (never started, or past its retention)
+├── RunConflict             the run id belongs to a run of another workflow
+├── RunGone                 the run has ended, so it takes no more events
+├── RunUnsuccessful         the run ended without a result
+│   ├── RunFailed           with the error that ended it, and its code
+│   └── RunCancelled
+├── StepError               what a step raises, or what an awaited step raises in the body
+│   ├── FatalError          do not retry
+│   ├── RetryableError      retry after the given time
+│   ├── StepTimeout         the step's body ran beyond its timeout
+│   └── RemoteError         an exception of a type the workflow's process cannot rebuild
+├── ForbiddenInWorkflow     the body called something that cannot be replayed
+├── ReplayDivergence        log and code disagree
+└── MalformedMessage        bytes in Redis that are no message or event of ours
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+
+class RedisworldError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class InvalidInput(RedisworldError, ValueError):
+    """What was given cannot work; nothing was written."""
+
+
+class InvalidArguments(InvalidInput):
+    """The arguments do not fit the signature of the workflow or step."""
+
+
+class InvalidValue(InvalidInput):
+    """A value would not come back from Redis as itself, or is bigger than ``max_payload``."""
+
+
+class NotRegistered(InvalidInput):
+    """The registry knows no workflow or step of that name."""
+
+
+class NamespaceMismatch(RedisworldError):
+    """The namespace in Redis was made with another partition count, or by a newer data version."""
+
+
+class RedisUnavailable(RedisworldError):
+    """Redis did not answer in time, refused the write for now, or cannot be reached. Safe to repeat."""
+
+
+class RunNotFound(RedisworldError):
+    """There is no run with this id: it was never started, or its retention is over."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r} in this namespace (never started, or past its retention)")
+        self.run_id = run_id
+
+
+class RunConflict(RedisworldError):
+    """The run id is taken by a run of another workflow."""
+
+
+class RunGone(RedisworldError):
+    """The run has ended; it accepts no more events."""
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An exception as it is recorded: the payload of ``step_failed``, ``step_retrying`` and ``run_failed``.
+
+    ``traceback`` is text for people; nothing is ever rebuilt from it. ``cause`` is the error before this one.
+    """
+
+    type: str
+    message: str
+    traceback: str | None = None
+    code: str | None = None
+    cause: ErrorInfo | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class RunUnsuccessful(RedisworldError):
+    """The run ended without a result."""
+
+
+class RunFailed(RunUnsuccessful):
+    """The run ended ``failed``. ``error`` says how; ``code`` is one of design section 10's failure codes."""
+
+    def __init__(self, run_id: str, error: ErrorInfo) -> None:
+        code = error.code or "USER_ERROR"
+        super().__init__(f"run {run_id!r} failed with {code}: {error}")
+        self.run_id = run_id
+        self.error = error
+        self.code = code
+
+
+class RunCancelled(RunUnsuccessful):
+    """The run ended ``cancelled``."""
+
+    def __init__(self, run_id: str, reason: str = "") -> None:
+        super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.reason = reason
+
+
+class StepError(RedisworldError):
+    """What a step raises on purpose, and what awaiting a failed step raises in the body.
+
+    ``info`` is set where the error came back from the log.
+    """
+
+    info: ErrorInfo | None = None
+
+
+class FatalError(StepError):
+    """Raise it in a step: no retry, the step fails at once."""
+
+
+class RetryableError(StepError):
+    """Raise it in a step: retry after ``retry_after`` (default 1 s) instead of the step's own backoff."""
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | float | str = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class StepTimeout(StepError):
+    """The step's body ran beyond its ``timeout``; counts as an ordinary failed attempt."""
+
+
+class RemoteError(StepError):
+    """A step failed with an exception whose type this process cannot rebuild; see ``info``."""
+
+
+class ForbiddenInWorkflow(RedisworldError):
+    """The body called something whose result could not be replayed; do it in a step."""
+
+
+class ReplayDivergence(RedisworldError):
+    """The log holds something this code does not ask for, or the other way round."""
+
+
+class MalformedMessage(RedisworldError):
+    """Bytes in Redis that are no message or event of ours."""

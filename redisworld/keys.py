@@ -1,0 +1,115 @@
+"""Which keys are there in Redis, of which type, and when do they go? (design section 5)
+
+All keys of a run and of its partition's streams share the hash tag ``{namespace:p}``, so one script changes a run
+and its queues together, on one Redis and on a Cluster alike.
+
+| key                       | type          | expires                                        |
+|---------------------------|---------------|------------------------------------------------|
+| {ns:p}:steps…             | stream        | never; entries go when acknowledged            |
+| {ns:p}:workflows…         | stream        | never; entries go when acknowledged            |
+| {ns:p}:delayed, :body     | zset, hash    | never; members go when promoted                |
+| {ns:p}:dead               | stream        | never; people redrive or drop                  |
+| {ns:p}:run:<id>, :log     | hash, list    | retention after the end; never while open      |
+| {ns:p}:index:…, :expiring | zset          | never; members go with their run               |
+| {ns:p}:stats              | hash          | never; a fixed set of counters                 |
+| {ns:p}:nudge              | stream        | never; one entry, wakes the timer loops        |
+| {ns:p}:reclaim            | string        | some seconds: whose turn it is to sweep        |
+| ns:meta                   | hash          | never                                          |
+"""
+
+from __future__ import annotations
+
+import binascii
+
+import msgspec
+
+GROUP = "workers"
+"""The one consumer group of every stream."""
+
+PREFIX = "rw:"
+
+
+def partition_of(run_id: str, partitions: int) -> int:
+    """CRC16 (XMODEM, as Redis Cluster uses) of the run id, modulo the partition count."""
+    return binascii.crc_hqx(run_id.encode(), 0) % partitions
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """The key names of one partition."""
+
+    namespace: str
+    number: int
+
+    @property
+    def tag(self) -> str:
+        """What all keys of the partition begin with."""
+        return f"{PREFIX}{{{self.namespace}:{self.number}}}:"
+
+    def steps(self, queue: str = "", deployment: str = "") -> str:
+        """Stream of step messages ready to run, of one queue and one pinned deployment."""
+        return f"{self.tag}steps{f':{queue}' if queue else ''}{f'@{deployment}' if deployment else ''}"
+
+    def workflows(self, deployment: str = "") -> str:
+        """Stream of wakes."""
+        return f"{self.tag}workflows{f'@{deployment}' if deployment else ''}"
+
+    @property
+    def delayed(self) -> str:
+        """Sorted set of what is due later: timers and delayed messages by due time in ms."""
+        return f"{self.tag}delayed"
+
+    @property
+    def delayed_body(self) -> str:
+        """Hash from member of ``delayed`` to its message."""
+        return f"{self.tag}delayed:body"
+
+    @property
+    def dead(self) -> str:
+        """Stream of dead letters."""
+        return f"{self.tag}dead"
+
+    def run(self, run_id: str) -> str:
+        """Hash: the run row."""
+        return f"{self.tag}run:{run_id}"
+
+    def log(self, run_id: str) -> str:
+        """List: the run's event log."""
+        return f"{self.tag}run:{run_id}:log"
+
+    def index(self, name: str) -> str:
+        """Sorted set of run ids by creation time: ``created`` (all runs) or ``status:<status>``."""
+        return f"{self.tag}index:{name}"
+
+    @property
+    def expiring(self) -> str:
+        """Sorted set of finished runs by the time they go."""
+        return f"{self.tag}expiring"
+
+    @property
+    def stats(self) -> str:
+        """Hash of exact counts kept by the scripts."""
+        return f"{self.tag}stats"
+
+    @property
+    def nudge(self) -> str:
+        """Stream of at most one entry, written when something is due earlier than all before."""
+        return f"{self.tag}nudge"
+
+    @property
+    def ended(self) -> str:
+        """Pub/sub channel (no key): ids of runs as they end."""
+        return f"{self.tag}ended"
+
+    @property
+    def reclaim_ticket(self) -> str:
+        """String: which consumer sweeps the pending lists of this partition."""
+        return f"{self.tag}reclaim"
+
+    def short(self, stream: str) -> str:
+        """The name of a stream within its partition, as scripts take it."""
+        return stream.removeprefix(self.tag)
+
+
+def meta(namespace: str) -> str:
+    """Hash: partition count and data version of a namespace."""
+    return f"{PREFIX}{namespace}:meta"

@@ -1,0 +1,117 @@
+"""What travels on the streams? (design section 6)"""
+
+from __future__ import annotations
+
+import msgspec
+
+from redisworld.errors import MalformedMessage
+from redisworld.settings import SPEC_VERSION
+
+
+class RunContext(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The immutable identity of a run, so that a step starts without reading its row.
+
+    The status is left out on purpose: whether the run still lives is the claim's business.
+    """
+
+    deployment_id: str
+    spec_version: int
+    started_at: float | int | None = None
+    """Epoch milliseconds."""
+    root_run_id: str | None = None
+
+
+class RunInput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that is needed to create a run again, and to make its first pass without a read."""
+
+    input: bytes
+    deployment_id: str = ""
+    spec_version: int = SPEC_VERSION
+    root_run_id: str | None = None
+
+
+class StepMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="kind", tag="step"):
+    """One step, ready to run. ``message_id`` stays the same over redelivery, delay and re-route."""
+
+    message_id: str
+    run_id: str
+    workflow_name: str
+    step_id: str
+    step_name: str
+    run_context: RunContext | None = None
+    step_input: bytes | None = None
+    """The arguments; without it the claim returns them from the log."""
+    deliveries: int = 1
+    """Counts moves between streams and the delayed set, from 1; not the step's attempt."""
+    first_refused_at: int | None = None
+    """Epoch milliseconds of the first time a worker could not process it."""
+    requested_at: int = 0
+    trace_carrier: dict[str, str] | None = None
+    deployment_mismatch_retry_count: int = 0
+
+
+class WorkflowMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="kind", tag="workflow"):
+    """Look at this run. ``reason`` is one of start, step, timer, hook, recovery, admin."""
+
+    message_id: str
+    run_id: str
+    workflow_name: str
+    reason: str = "admin"
+    run_input: RunInput | None = None
+    """On the first message of a run only."""
+    deliveries: int = 1
+    first_refused_at: int | None = None
+    requested_at: int = 0
+    trace_carrier: dict[str, str] | None = None
+
+
+Message = StepMessage | WorkflowMessage
+
+_encoder = msgspec.msgpack.Encoder()
+_strict = msgspec.msgpack.Decoder(Message)
+_fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_trace_carrier = msgspec.msgpack.Decoder(dict[str, str])
+_number = msgspec.msgpack.Decoder(int | float)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of the stream field ``msg``."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """The message in the stream field ``msg``. Raises MalformedMessage saying what is wrong with it."""
+    try:
+        return _strict.decode(data)
+    except _UNREADABLE as first:
+        try:
+            return _strict.decode(_without_bad_diagnostics(data))
+        except _UNREADABLE:
+            raise MalformedMessage(f"not a message: {first}") from first
+
+
+def _without_bad_diagnostics(data: bytes) -> bytes:
+    """The same message without malformed diagnostic fields: those never cost the message (design section 6).
+
+    All other fields stay the bytes they are, and are judged as strictly as before.
+    """
+    fields = _fields.decode(data)
+    for name, read in (("trace_carrier", _trace_carrier.decode), ("requested_at", _whole_number)):
+        if name in fields:
+            try:
+                fields[name] = msgspec.Raw(_encoder.encode(read(fields[name])))
+            except (*_UNREADABLE, ValueError, OverflowError):
+                del fields[name]
+    return _encoder.encode(fields)
+
+
+def _whole_number(data: msgspec.Raw) -> int:
+    # Producers whose only number is a double write epoch milliseconds as one; infinity and NaN have no integer.
+    return int(_number.decode(data))
+
+
+def moved(message: StepMessage | WorkflowMessage, *, refused_at: int | None = None) -> Message:
+    """The same message for its next delivery: one more in ``deliveries``, ``first_refused_at`` set once."""
+    first = message.first_refused_at if message.first_refused_at is not None else refused_at
+    return msgspec.structs.replace(message, deliveries=message.deliveries + 1, first_refused_at=first)

@@ -1,0 +1,81 @@
+"""What is a run, and a step of it, as a frozen value? Which status follows which? (design section 7)"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Status(StrEnum):
+    """Status of a run or a step. A step is never ``cancelled``."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether nothing follows this status."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+
+TRANSITIONS: dict[Status, frozenset[Status]] = {
+    Status.PENDING: frozenset({Status.RUNNING}) | TERMINAL,
+    Status.RUNNING: TERMINAL,
+    Status.COMPLETED: frozenset(),
+    Status.FAILED: frozenset(),
+    Status.CANCELLED: frozenset(),
+}
+"""Which status of a run may follow which; the scripts guard the same table."""
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The fixed fields of a run row. Times are epoch milliseconds by Redis; 0 where not reached."""
+
+    run_id: str
+    status: Status
+    workflow: str
+    deployment: str = ""
+    spec_version: int = 1
+    root_run_id: str = ""
+    created_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    woken_at: int = 0
+    replayed_to: int = 0
+    wake: str = ""
+    log_length: int = 0
+    code: str = ""
+    finished_event: int = 0
+    """Number of the event that ended the run, from 1."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """The compact state of a step, decoded. ``*_event`` are event numbers, from 1; 0 where there is none."""
+
+    status: Status
+    attempt: int
+    uncharged: int = 0
+    """Starts that did not use up the retry budget: handed back at a drain."""
+    token: str = ""
+    message_id: str = ""
+    entry_id: str = ""
+    group: str = ""
+    input_event: int = 0
+    error_event: int = 0
+    retry_at: int = 0
+    started_event: int = 0
+
+    @classmethod
+    def parse(cls, state: str) -> Step:
+        """Decode ``status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started``."""
+        s = state.split("|")
+        return cls(
+            status=Status(s[0]), attempt=int(s[1]), uncharged=int(s[2]), token=s[3], message_id=s[4], entry_id=s[5],
+            group=s[6], input_event=int(s[7]), error_event=int(s[8]), retry_at=int(s[9]), started_event=int(s[10]),
+        )  # fmt: skip

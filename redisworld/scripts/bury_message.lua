@@ -1,0 +1,40 @@
+-- bury_message: moves a delivery to the dead letters with its original fields, and fails its run if told to.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, the message's stream, dead letters, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg consumer
+-- @arg stream           without the tag
+-- @arg entry
+-- @arg kind             step | workflow | unknown
+-- @arg run_id           or ''
+-- @arg reason           a word: undecodable, max_deliveries, unknown_name, unknown_run, step_missing, newer_spec
+-- @arg detail           a sentence for people
+-- @arg deliveries
+-- @arg code             failure code of the run, or '' to leave it open
+-- @arg payload          of run_failed
+-- @arg retention        ms a finished run stays
+-- @returns buried id of the letter | stale
+-- @include partition clock stats run delivery finish
+local now, consumer, stream, entry, kind, run_id, reason, detail, deliveries, code, payload, retention = unpack(ARGV)
+now = clock(now)
+
+if not holds(stream, entry, consumer) then return {'stale'} end
+local letter = {'kind', kind, 'reason', reason, 'detail', detail, 'deliveries', deliveries, 'stream', stream, 'entry', entry,
+  'at', string.format('%.0f', now)}
+local original = redis.call('XRANGE', TAG .. stream, entry, entry)[1]
+for i, text in ipairs(original and original[2] or {}) do
+  letter[#letter + 1] = i % 2 == 1 and 'original:' .. text or text
+end
+settle(stream, entry)
+local id = redis.call('XADD', TAG .. 'dead', '*', unpack(letter))
+count('buried')
+if run_id ~= '' and code ~= '' then
+  local run = open_run(run_id, now)
+  if not run.broken and not run.absent and not run.terminal then
+    finish_run(run, 'failed', code, payload, tonumber(retention))
+    save_run(run)
+    expire_run(run)
+  end
+end
+save_stats()
+return {'buried', id}

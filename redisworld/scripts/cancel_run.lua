@@ -1,0 +1,31 @@
+-- cancel_run: asks the body to stop (it gets CancelledError and may clean up), or ends the run at once.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, workflows stream, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg run_id
+-- @arg mode             request | terminate
+-- @arg reason           payload
+-- @arg retention        ms a finished run stays
+-- @returns requested | cancelled | conflict status | not_found | broken why
+-- @include partition clock stats run msgpack messages wake finish
+local now, run_id, mode, reason, retention = unpack(ARGV)
+
+-- Under OOM Redis lets a script write on when its first write was an allowed one; a cancelled run frees memory.
+redis.call('HDEL', TAG .. 'stats', '')
+local run = open_run(run_id, clock(now))
+if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.absent then return {'not_found'} end
+if run.terminal then
+  if mode == 'terminate' and run.status == 'cancelled' then return {'cancelled'} end
+  return {'conflict', run.status}
+end
+if mode == 'terminate' then
+  finish_run(run, 'cancelled', '', reason, tonumber(retention))
+elseif redis.call('HSETNX', run.row, 'cancel_requested', string.format('%.0f', run.at)) == 1 then
+  append(run, 'cancel_requested', '-', '-', '', reason)
+  observe(run, 'admin', '', false)
+end
+save_run(run)
+expire_run(run)
+save_stats()
+return {mode == 'terminate' and 'cancelled' or 'requested'}

@@ -1,0 +1,119 @@
+-- claim_many: fences and writes step_started for a batch; each item is answered on its own (design section 7).
+-- Deliveries that have nothing to start are settled here.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, the messages' streams, workflows stream
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg consumer
+-- @arg items            12 arguments each: run, step, token, message id, stream, entry, attempts allowed,
+--                       may_replay 0|1, mode bare|ensure, step name, input known to the caller 0|1, input
+-- @returns list of: started attempt first_started_at at input | skipped responsible|owned|settled step | gone status
+--          | missing | stale | exhausted responsible|woken|settled | too_early ms | not_found | broken why
+-- @include partition clock stats run steps delivery msgpack messages wake groups
+local now, consumer = clock(ARGV[1]), ARGV[2]
+local STRIDE = 12
+
+local function first_start(run, step, at)
+  if step.attempt == 1 then return string.format('%.0f', at) end
+  return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or string.format('%.0f', at)
+end
+
+local function started(run, step, at, known)
+  local input = false
+  if known ~= '1' then
+    local _, payload = read_element(run, step.input)
+    input = payload
+  end
+  return {'started', step.attempt, first_start(run, step, at), string.format('%.0f', at), input}
+end
+
+-- The message the state names, but another entry of it: a duplicate, unless that entry is gone.
+local function other_entry_lives(step, stream, run_id)
+  local entries = redis.pcall('XRANGE', TAG .. stream, step.entry, step.entry)
+  if entries.err or #entries == 0 then return false end
+  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, step.entry, step.entry, 1)
+  if pending.err or #pending == 0 then return false end
+  local fields = entries[1][2]
+  for i = 1, #fields, 2 do
+    if fields[i] == 'run' then return fields[i + 1] == run_id end
+  end
+  return false
+end
+
+local function held_elsewhere(step, message, stream, entry, run_id)
+  if (step.message == '' and step.id or step.message) ~= message then return true end
+  if step.entry ~= entry then return other_entry_lives(step, stream, run_id) end
+  return not holds(stream, entry, consumer)
+end
+
+local function exhaust(run, step, name, allowed, message, may_take)
+  local _, last = '', ''
+  if step.error > 0 then _, last = read_element(run, step.error) end
+  local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'),
+    pack_text('step ' .. name .. ' has used up its ' .. allowed .. ' attempts without reporting an outcome')}
+  if last ~= '' then
+    error[#error + 1] = pack_text('cause')
+    error[#error + 1] = last
+  end
+  if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
+  step.status, step.terminal, step.message, step.entry, step.retry_at = 'failed', true, '', '', 0
+  append(run, 'step_failed', step.id, step.attempt, '', pack_map(error))
+  count('steps_failed')
+  save_step(run, step)
+  if not step_tells(run, step, true) then return 'settled' end
+  return observe(run, 'step', message, may_take)
+end
+
+local function claim(i)
+  local run_id, step_id, token, message, stream, entry = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
+  local allowed, may_replay, mode, name, known = tonumber(ARGV[i + 6]), ARGV[i + 7] == '1', ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
+  local run = open_run(run_id, now)
+  if run.broken then return {'broken', 'the row or log of this run has another type'} end
+  if run.absent then return {'not_found'} end
+  local step = open_step(run, step_id)
+  if step and not step.status then return {'broken', 'the state of this step cannot be read'} end
+
+  if step and step.terminal then
+    local owned = redis.call('HGET', run.row, 'own:' .. message)
+    if owned then return {'skipped', 'owned', owned} end
+    if not run.terminal and run.wake == message then return {'skipped', 'responsible', ''} end
+    settle_if_held(stream, entry, consumer)
+    return {'skipped', 'settled', ''}
+  end
+  if run.terminal then
+    settle_if_held(stream, entry, consumer)
+    return {'gone', run.status}
+  end
+  if not step then
+    if mode ~= 'ensure' then return {'missing'} end
+    step = new_step(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
+    count('steps_created')
+  end
+  if step.status == 'running' then
+    if step.token == token then
+      local at = string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at
+      return started(run, step, tonumber(at), known)
+    end
+    if held_elsewhere(step, message, stream, entry, run_id) then
+      if step.entry ~= entry then settle_if_held(stream, entry, consumer) end
+      return {'stale'}
+    end
+  end
+  if step.attempt - step.uncharged >= allowed then
+    local outcome = exhaust(run, step, name, allowed, message, may_replay and holds(stream, entry, consumer))
+    if outcome ~= 'responsible' then settle_if_held(stream, entry, consumer) end
+    return {'exhausted', outcome}
+  end
+  if step.retry_at > now then return {'too_early', string.format('%.0f', step.retry_at - now)} end
+  return started(run, step, start_step(run, step, token, message, entry), known)
+end
+
+local answers = {}
+count('claims', (#ARGV - 2) / STRIDE)
+save_stats()
+counted = {}
+for i = 3, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
+for _, run in pairs(opened) do
+  if not run.broken and not run.absent then save_run(run) end
+end
+save_stats()
+return answers

@@ -1,0 +1,179 @@
+-- commit_pass: writes what one replay pass asks for, all of it or nothing (design section 8).
+-- The fence is replayed_to, never the log length, which every claim and completion moves. Items that exist
+-- under the same id, kind and name are skipped, so a repeated chunk changes nothing. Only the last chunk seals
+-- join groups, sets replayed_to and settles the message.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, the message's stream, step and workflow streams, delayed, nudge, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg consumer
+-- @arg run_id
+-- @arg replayed_to      the value the pass loaded
+-- @arg consumed         log length the pass has seen
+-- @arg message          id of the responsible message
+-- @arg stream           its stream, without the tag
+-- @arg entry            its entry id
+-- @arg pass             token of this pass, for a repeat after a lost reply
+-- @arg last             0|1
+-- @arg retention        ms a finished run stays
+-- @arg spec             spec version of messages
+-- @arg items            each: step id name group target message input | inline id name group target message input token
+--                       | wait id due | unwait id | seal group mode | assign step group | end kind code payload
+-- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what | not_found
+--          | broken why
+-- @include partition clock stats run steps delivery msgpack messages wake groups finish
+local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec = unpack(ARGV, 1, 12)
+local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
+
+local run = open_run(run_id, clock(now))
+if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.absent then return {'not_found'} end
+local done = redis.call('HGET', run.row, 'pass') or ''
+local done_pass, done_word, done_inline, done_at = string.match(done, '^(%S+) (%S+) (%d) (%d+)$')
+if done_pass == pass then return {done_word, done_inline, done_at} end
+if run.terminal then
+  settle_if_held(stream, entry, consumer)
+  return {'gone', run.status}
+end
+if run.replayed_to ~= tonumber(replayed_to) then
+  if run.wake == message then return {'lost', '1'} end
+  settle_if_held(stream, entry, consumer)
+  return {'lost', '0'}
+end
+
+-- Look at everything before the first write.
+local items = {}
+local at = 13
+while at <= #ARGV do
+  local op = ARGV[at]
+  if not SIZES[op] then return {'broken', 'unknown item ' .. op} end
+  local item = {op = op, id = ARGV[at + 1]}
+  if op == 'step' or op == 'inline' then
+    item.name, item.group, item.target = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+    item.message, item.input, item.token = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+    local step = open_step(run, item.id)
+    if step then
+      local header = read_element(run, step.input)
+      local name = string.match(header, '^step_created %S+ %S+ %d+ (%S+)$')
+      if name ~= item.name then
+        return {'diverged', 'the log has step_created ' .. item.id .. ' ' .. (name or '?') .. ', the code asks for step ' .. item.name}
+      end
+      item.exists = true
+    end
+  else
+    item.a, item.b = ARGV[at + 2], ARGV[at + 3]
+  end
+  items[#items + 1] = item
+  at = at + SIZES[op]
+end
+
+if run.status == 'pending' then
+  count('runs_started')
+  append(run, 'run_started', '-', '-', '', '')
+  set_status(run, 'running')
+  set_field(run, 'started_at', string.format('%.0f', run.at))
+end
+
+local inline, ending = false, false
+local tells = false -- whether something has ended unseen, as the new assignments show
+
+local function create(item)
+  if item.exists then
+    tells = assign(run, open_step(run, item.id), item.group) or tells
+    return
+  end
+  local step = new_step(run, item.id, '', append(run, 'step_created', item.id, '-', item.name, item.input))
+  count('steps_created')
+  if item.group ~= '' then assign(run, step, item.group) else save_step(run, step) end
+  if item.op == 'inline' then inline = item else publish_step(item.target, run.id, item.id, item.name, spec, item.message) end
+end
+
+local function create_wait(item)
+  if redis.call('HEXISTS', run.row, 'w:' .. item.id) == 1 then return end
+  append(run, 'wait_created', item.id, '-', item.a, '')
+  set_field(run, 'w:' .. item.id, 'waiting|' .. item.a)
+  add_delayed(tonumber(item.a), 'wait ' .. run.id .. ' ' .. item.id)
+end
+
+local function cancel_wait(item)
+  local state = redis.call('HGET', run.row, 'w:' .. item.id)
+  if not state or string.sub(state, 1, 8) ~= 'waiting|' then return end
+  append(run, 'wait_cancelled', item.id, '-', '', '')
+  set_field(run, 'w:' .. item.id, 'cancelled')
+  redis.call('ZREM', TAG .. 'delayed', 'wait ' .. run.id .. ' ' .. item.id)
+end
+
+local sealed = {}
+for _, item in ipairs(items) do
+  local op = item.op
+  if op == 'step' or op == 'inline' then
+    create(item)
+  elseif op == 'wait' then
+    create_wait(item)
+  elseif op == 'unwait' then
+    cancel_wait(item)
+  elseif op == 'seal' then
+    sealed[#sealed + 1] = item
+  elseif op == 'assign' then
+    local step = open_step(run, item.id)
+    if step then tells = assign(run, step, item.a) or tells end
+  else
+    ending = item
+  end
+end
+
+local function finish_call(word, inlined)
+  if last == '1' then
+    set_field(run, 'pass', string.format('%s %s %d %.0f', pass, word, inlined, run.at))
+  end
+  save_run(run)
+  expire_run(run)
+  save_stats()
+  return {word, tostring(inlined), string.format('%.0f', run.at)}
+end
+
+if last ~= '1' then
+  -- a step that was to run inline waits for the last chunk; a caller never sends it earlier
+  return finish_call('chunk', 0)
+end
+
+set_field(run, 'replayed_to', consumed)
+if ending then
+  finish_run(run, string.sub(ending.id, 5), ending.a, ending.b, tonumber(retention))
+  settle_if_held(stream, entry, consumer)
+  return finish_call('ended', 0)
+end
+
+for _, item in ipairs(sealed) do
+  local group = open_group(run, item.id)
+  group.sealed, group.mode = 1, item.a
+  tells = group_tells(group) or tells
+  save_group(run, group)
+end
+if tells then
+  run.woken_at = run.length
+  set_field(run, 'woken_at', run.length)
+end
+
+local again = run.woken_at > tonumber(consumed)
+local held = holds(stream, entry, consumer)
+if inline and (again or not held) then
+  publish_step(inline.target, run.id, inline.id, inline.name, spec, inline.message)
+  inline = false
+end
+if again then
+  if run.wake == '' and not held then publish_wake(run, 'recovery') end
+  if held and (run.wake == '' or run.wake == message) then
+    set_field(run, 'wake', message)
+    return finish_call('again', 0)
+  end
+  if held then settle(stream, entry) end
+  return finish_call('committed', 0)
+end
+set_field(run, 'wake', '')
+if inline then
+  start_step(run, open_step(run, inline.id), inline.token, message, entry)
+  set_field(run, 'own:' .. message, inline.id)
+  return finish_call('committed', 1)
+end
+if held then settle(stream, entry) end
+return finish_call('committed', 0)

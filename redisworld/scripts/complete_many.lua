@@ -1,0 +1,102 @@
+-- complete_many: records outcomes of running steps for a batch; each item is answered on its own (design section 7).
+-- One item appends the event, settles the step, counts down its join group, and acknowledges the delivery
+-- or makes it responsible for the run; a retry moves the same message to the delayed set.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, the messages' streams, workflows stream, delayed, nudge
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg consumer
+-- @arg items            14 arguments each: run, step, token, outcome completed|failed|retrying, cause error|timeout|drain,
+--                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
+-- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
+--          | gone status | invalid | missing | not_found | broken why
+-- @include partition clock stats run steps delivery msgpack messages wake groups
+local now, consumer = clock(ARGV[1]), ARGV[2]
+local STRIDE, SPEC = 14, 1
+
+-- Under OOM Redis lets a script write on when its first write was an allowed one; this call frees memory.
+redis.call('HDEL', TAG .. 'stats', '')
+
+local function retry(run, step, cause, payload, delay, target, name, body)
+  local charged = cause ~= 'drain'
+  local number = append(run, 'step_retrying', step.id, step.attempt, cause, payload)
+  if charged then step.error = number else step.uncharged = step.uncharged + 1 end
+  step.status, step.message, step.entry = 'pending', '', '' -- the token stays: a lost reply is asked again
+  if delay > 0 then
+    step.retry_at = now + delay
+    add_delayed(step.retry_at, 'step ' .. run.id .. ' ' .. step.id, target .. ' ' .. name .. ' ' .. SPEC .. '\n' .. body)
+  else
+    publish_step(target, run.id, step.id, name, SPEC, body)
+  end
+  count(charged and 'steps_retried' or 'steps_handed_back')
+  save_step(run, step)
+  return {'retrying', string.format('%.0f', step.retry_at)}
+end
+
+local function finish(run, step, outcome, payload, message, stream, entry, may_replay)
+  append(run, 'step_' .. outcome, step.id, step.attempt, '', payload)
+  step.status, step.terminal, step.entry, step.message, step.retry_at = outcome, true, '', '', 0
+  count('steps_' .. outcome)
+  save_step(run, step)
+  if run.terminal or not step_tells(run, step, outcome == 'failed') then return 'settled' end
+  return observe(run, 'step', message, may_replay and holds(stream, entry, consumer))
+end
+
+local function repeated(run, message, stream, entry)
+  if not run.terminal and run.wake == message then return 'responsible' end
+  settle_if_held(stream, entry, consumer)
+  return 'settled'
+end
+
+local function complete(i)
+  local run_id, step_id, token, outcome, cause = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local message, stream, entry, may_replay = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8] == '1'
+  local run = open_run(run_id, now)
+  if run.broken then return {'broken', 'the row or log of this run has another type'} end
+  if run.absent then
+    settle_if_held(stream, entry, consumer)
+    return {'not_found'}
+  end
+  local step = open_step(run, step_id)
+  if not step then return {run.terminal and 'gone' or 'missing', run.status} end
+  if not step.status then return {'broken', 'the state of this step cannot be read'} end
+
+  if step.terminal then
+    local word = step.token == token and step.status or 'skipped'
+    return {word, repeated(run, message, stream, entry)}
+  end
+  if step.status == 'pending' then
+    if run.terminal then
+      settle_if_held(stream, entry, consumer)
+      return {'gone', run.status}
+    end
+    if step.token == token and outcome == 'retrying' then
+      settle_if_held(stream, entry, consumer)
+      return {'retrying', string.format('%.0f', step.retry_at)}
+    end
+    return {'invalid'}
+  end
+  if step.token ~= token then return {'stale'} end
+  if run.terminal and outcome == 'retrying' then
+    settle_if_held(stream, entry, consumer)
+    return {'gone', run.status}
+  end
+
+  local delay = tonumber(ARGV[i + 10])
+  if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
+  if outcome == 'retrying' then
+    local answer = retry(run, step, cause, ARGV[i + 9], delay, ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
+    settle_if_held(stream, entry, consumer)
+    return answer
+  end
+  local detail = finish(run, step, outcome, ARGV[i + 9], message, stream, entry, may_replay)
+  if detail ~= 'responsible' then settle_if_held(stream, entry, consumer) end
+  return {outcome, detail}
+end
+
+local answers = {}
+for i = 3, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
+for _, run in pairs(opened) do
+  if not run.broken and not run.absent then save_run(run) end
+end
+save_stats()
+return answers

@@ -1,0 +1,32 @@
+-- The end of a run: its row, the listings, and the day it goes.
+local BACKSTOP_MS = 86400000 -- the reaper deletes; the TTL only catches what it missed
+
+local function set_status(run, status)
+  redis.call('ZADD', TAG .. 'index:status:' .. status, run.created_at or 0, run.id) -- first: OOM refuses it
+  redis.call('ZREM', TAG .. 'index:status:' .. run.status, run.id)
+  run.status = status
+  set_field(run, 'status', status)
+end
+
+local function finish_run(run, status, code, payload, retention_ms)
+  local kind = 'run_' .. status
+  local number = append(run, kind, '-', '-', code, payload)
+  set_status(run, status)
+  run.terminal = true
+  set_field(run, 'finished_at', string.format('%.0f', run.at))
+  set_field(run, 'finished_event', number)
+  if code ~= '' then set_field(run, 'code', code) end
+  run.wake = ''
+  set_field(run, 'wake', '')
+  run.expire_ms = retention_ms + BACKSTOP_MS
+  redis.call('ZADD', TAG .. 'expiring', run.at + retention_ms, run.id)
+  count('runs_' .. status)
+end
+
+-- After save_run: a run that ended in this call gets its backstop, and whoever waits for it is told.
+local function expire_run(run)
+  if not run.expire_ms then return end
+  redis.call('PUBLISH', TAG .. 'ended', run.id)
+  redis.call('PEXPIRE', run.row, run.expire_ms)
+  redis.call('PEXPIRE', run.log, run.expire_ms)
+end

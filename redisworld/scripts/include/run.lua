@@ -1,0 +1,69 @@
+-- A run as this call sees it. Rows are read once, changed in memory, and written by save_run:
+-- so nothing is half done when a check fails, and a batch pays for its run once.
+local opened = {}
+
+local function open_run(run_id, now)
+  local run = opened[run_id]
+  if run then return run end
+  run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, elements = {}, steps = {}, groups = {}}
+  local read = redis.pcall('HMGET', run.row, 'status', 'last_at', 'wake', 'woken_at', 'replayed_to', 'workflow', 'pin', 'created_at')
+  local length = redis.pcall('LLEN', run.log)
+  if read.err or type(length) ~= 'number' then
+    run.broken = true
+  elseif not read[1] then
+    run.absent = true
+  else
+    run.status = read[1]
+    run.wake = read[3] or ''
+    run.woken_at = tonumber(read[4]) or 0
+    run.replayed_to = tonumber(read[5]) or 0
+    run.workflow = read[6] or ''
+    run.pin = read[7] or ''
+    run.created_at = read[8]
+    run.terminal = run.status == 'completed' or run.status == 'failed' or run.status == 'cancelled'
+  end
+  run.length = length
+  -- an event's time is never below the last one's
+  run.at = math.max(now, tonumber(read[2]) or 0)
+  opened[run_id] = run
+  return run
+end
+
+local function set_field(run, field, value)
+  run.fields[field] = value
+end
+
+-- Adds an element to the log and answers its number, from 1.
+local function append(run, kind, id, attempt, detail, payload)
+  local header = kind .. ' ' .. id .. ' ' .. attempt .. ' ' .. string.format('%.0f', run.at)
+  if detail ~= '' then header = header .. ' ' .. detail end
+  run.elements[#run.elements + 1] = header .. '\n' .. payload
+  run.length = run.length + 1
+  return run.length
+end
+
+local CHUNK = 2000 -- arguments per command, well below Lua's limit for unpack
+
+local function push_all(command, key, values)
+  for first = 1, #values, CHUNK do
+    redis.call(command, key, unpack(values, first, math.min(first + CHUNK - 1, #values)))
+  end
+end
+
+local function save_run(run)
+  if #run.elements > 0 then
+    run.fields.last_at = string.format('%.0f', run.at)
+    push_all('RPUSH', run.log, run.elements)
+  end
+  local set, gone = {}, {}
+  for field, value in pairs(run.fields) do
+    if value == false then
+      gone[#gone + 1] = field
+    else
+      set[#set + 1] = field
+      set[#set + 1] = value
+    end
+  end
+  if #set > 0 then push_all('HSET', run.row, set) end
+  if #gone > 0 then push_all('HDEL', run.row, gone) end
+end

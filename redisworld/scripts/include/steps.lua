@@ -1,0 +1,53 @@
+-- The compact state of a step: status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
+local STATE = '^(%a+)|(%d+)|(%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)$'
+
+local function open_step(run, step_id)
+  local step = run.steps[step_id]
+  if step ~= nil then return step end
+  step = false
+  local state = redis.call('HGET', run.row, 's:' .. step_id)
+  if state then
+    local status, attempt, uncharged, token, message, entry, group, input, err, retry_at, started = string.match(state, STATE)
+    step = {id = step_id, status = status, attempt = tonumber(attempt), uncharged = tonumber(uncharged), token = token,
+      message = message, entry = entry, group = group, input = tonumber(input), error = tonumber(err),
+      retry_at = tonumber(retry_at), started = tonumber(started)}
+    step.terminal = status == 'completed' or status == 'failed'
+  end
+  run.steps[step_id] = step
+  return step
+end
+
+local function new_step(run, step_id, group, input)
+  local step = {id = step_id, status = 'pending', attempt = 0, uncharged = 0, token = '', message = '', entry = '',
+    group = group, input = input, error = 0, retry_at = 0, started = 0, terminal = false}
+  run.steps[step_id] = step
+  return step
+end
+
+local function save_step(run, step)
+  set_field(run, 's:' .. step.id, string.format('%s|%d|%d|%s|%s|%s|%s|%d|%d|%.0f|%d', step.status, step.attempt,
+    step.uncharged, step.token, step.message, step.entry, step.group, step.input, step.error, step.retry_at, step.started))
+end
+
+-- The step starts: the caller has checked that it may. Answers the time of the start.
+local function start_step(run, step, token, message, entry)
+  step.status = 'running'
+  step.attempt = step.attempt + 1
+  step.token = token
+  step.message = message == step.id and '' or message
+  step.entry = entry
+  step.retry_at = 0
+  local number = append(run, 'step_started', step.id, step.attempt, '', '')
+  if step.started == 0 then step.started = number end
+  save_step(run, step)
+  count('steps_started')
+  return run.at
+end
+
+-- The element of the log with this number, as header and payload.
+local function read_element(run, number)
+  local element = run.elements[number - (run.length - #run.elements)]
+    or redis.call('LINDEX', run.log, number - 1) or ''
+  local line = string.find(element, '\n', 1, true) or #element + 1
+  return string.sub(element, 1, line - 1), string.sub(element, line + 1)
+end

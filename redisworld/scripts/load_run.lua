@@ -1,0 +1,55 @@
+-- load_run: what a replay needs, read at one moment: the row's fixed fields and the log from where it stands.
+-- Starts a pending run. A message that nothing waits for is settled.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, the message's stream, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg consumer
+-- @arg run_id
+-- @arg message          id of the message that asks
+-- @arg stream           its stream, without the tag
+-- @arg entry            its entry id
+-- @arg from             log elements the caller holds already
+-- @arg count            elements to return at most
+-- @arg bytes            bytes to return at most; one element always comes
+-- @returns loaded fields length owned elements | settled | gone status | not_found | broken
+-- @include partition clock stats run steps delivery finish
+local now, consumer, run_id, message, stream, entry, from, limit, bytes = unpack(ARGV)
+
+local run = open_run(run_id, clock(now))
+if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.absent then return {'not_found'} end
+
+local owned = redis.call('HGET', run.row, 'own:' .. message) or ''
+if run.terminal then
+  settle_if_held(stream, entry, consumer)
+  return {'gone', run.status}
+end
+if run.wake ~= message and owned == '' then
+  if run.wake ~= '' or run.woken_at <= run.replayed_to then
+    settle_if_held(stream, entry, consumer)
+    return {'settled'}
+  end
+  set_field(run, 'wake', message)
+end
+if run.status == 'pending' then
+  count('runs_started')
+  save_stats()
+  append(run, 'run_started', '-', '-', '', '')
+  set_status(run, 'running')
+  set_field(run, 'started_at', string.format('%.0f', run.at))
+end
+save_run(run)
+
+local first = tonumber(from)
+local elements = redis.call('LRANGE', run.log, first, first + tonumber(limit) - 1)
+local size, left = 0, tonumber(bytes)
+for i = 1, #elements do
+  size = size + #elements[i]
+  if size > left and i > 1 then
+    for j = #elements, i, -1 do elements[j] = nil end
+    break
+  end
+end
+local fields = redis.call('HMGET', run.row, 'workflow', 'deployment', 'spec', 'root', 'created_at', 'started_at',
+  'woken_at', 'replayed_to', 'wake')
+return {'loaded', fields, run.length, owned, elements}

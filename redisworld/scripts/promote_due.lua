@@ -1,0 +1,57 @@
+-- promote_due: makes due timers happen and moves due messages to their streams.
+-- A wake never completes a wait; this does. Timers of finished runs are dropped.
+-- @key stats            hash: counters of the partition
+-- @derived delayed, its bodies, runs, logs, step and workflow streams
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg limit            members to promote at most
+-- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was
+-- @include partition clock stats run msgpack messages wake
+local now, limit = clock(ARGV[1]), tonumber(ARGV[2])
+local answer = {'promoted', ''}
+
+local function complete_wait(run_id, wait_id)
+  local run = open_run(run_id, now)
+  if run.broken or run.absent or run.terminal then return end
+  local due = string.match(redis.call('HGET', run.row, 'w:' .. wait_id) or '', '^waiting|(%d+)$')
+  if not due then return end
+  append(run, 'wait_completed', wait_id, '-', '', '')
+  set_field(run, 'w:' .. wait_id, 'completed')
+  count('waits_completed')
+  observe(run, 'timer', '', false)
+end
+
+local function move_body(kind, run_id, id, body)
+  local target, name, spec, extra, message = string.match(body, '^(%S+) (%S+) (%S+) ?([^\n]*)\n(.*)$')
+  if not target then return end
+  if kind == 'step' then
+    publish_step(target, run_id, id, name, spec, message)
+  else
+    publish_workflow(target, run_id, name, extra, spec, now, message)
+  end
+end
+
+local due = redis.call('ZRANGE', TAG .. 'delayed', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+local members = {}
+for i = 1, #due, 2 do
+  local member = due[i]
+  members[#members + 1] = member
+  local kind, run_id, id = string.match(member, '^(%S+) (%S+) (%S+)$')
+  if kind == 'wait' then
+    complete_wait(run_id, id)
+  elseif kind then
+    local body = redis.call('HGET', TAG .. 'delayed:body', member)
+    if body then move_body(kind, run_id, id, body) end
+  end
+  answer[#answer + 1] = string.format('%.0f', now - tonumber(due[i + 1]))
+end
+for _, run in pairs(opened) do
+  if not run.broken and not run.absent then save_run(run) end
+end
+if #members > 0 then
+  redis.call('ZREM', TAG .. 'delayed', unpack(members))
+  redis.call('HDEL', TAG .. 'delayed:body', unpack(members))
+end
+save_stats()
+local next_due = redis.call('ZRANGE', TAG .. 'delayed', 0, 0, 'WITHSCORES')
+if next_due[2] then answer[2] = string.format('%.0f', math.max(0, tonumber(next_due[2]) - now)) end
+return answer

@@ -1,0 +1,34 @@
+-- start_run: creates a run and its first message, once per run id.
+-- @key stats            hash: counters of the partition
+-- @derived run, log, workflows stream, delayed, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg run_id
+-- @arg workflow         its name
+-- @arg deployment
+-- @arg pin              '@<deployment>' when messages go to the deployment's own streams, else ''
+-- @arg spec             spec version of message and events
+-- @arg root             root run id
+-- @arg created          payload of run_created
+-- @arg message          the first message, with message id 'start'
+-- @returns created created_at | conflict status workflow created_at | broken
+-- @include partition clock stats run messages
+local now, run_id, workflow, deployment, pin, spec, root, created, message = unpack(ARGV)
+
+local run = open_run(run_id, clock(now))
+if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if not run.absent then return {'conflict', run.status, run.workflow, run.created_at} end
+
+count('runs_created')
+save_stats()
+local at = string.format('%.0f', run.at)
+append(run, 'run_created', '-', '-', workflow, created)
+for field, value in pairs({status = 'pending', workflow = workflow, deployment = deployment, spec = spec, root = root,
+  created_at = at, woken_at = run.length, replayed_to = 0, wake = 'start'}) do
+  set_field(run, field, value)
+end
+if pin ~= '' then set_field(run, 'pin', pin) end
+save_run(run)
+redis.call('ZADD', TAG .. 'index:created', at, run_id)
+redis.call('ZADD', TAG .. 'index:status:pending', at, run_id)
+publish_workflow('workflows' .. pin, run_id, workflow, 'start', spec, run.at, message)
+return {'created', at}

@@ -1,0 +1,131 @@
+"""Which durations, limits and names does a process work with, and why those?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from redisworld.durations import parse_ms
+from redisworld.errors import InvalidInput
+
+DATA_VERSION = 1
+"""Version of the layout in Redis (design section 5), kept in the namespace's meta hash."""
+
+SPEC_VERSION = 1
+"""Version of messages and events (design section 6), carried by each of them in clear."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings. Every one has an environment variable ``REDISWORLD_<NAME>``; durations end in ``_ms``."""
+
+    url: str = "redis://localhost:6379/0"
+    namespace: str = "default"
+    partitions: int | None = None
+    """None takes what the namespace was made with, or 4 (1 when embedded) for a new one: four streams let
+    four cores of a Redis Cluster share the load and still poll in one blocking read on one Redis."""
+
+    deployment: str = ""
+    affinity: bool = False
+    """With affinity a run's messages go only to workers of the deployment that started it."""
+
+    concurrency: int = 64
+    """Step bodies at once in one worker. Measured best prefetch for no-op steps; lower it for heavy bodies."""
+
+    replay_concurrency: int = 16
+    """Runs replayed at once in one worker; a replay is CPU work, the rest is waiting for Redis."""
+
+    max_inline_steps: int = 1
+    """Steps of a pass that the replaying worker runs itself. 0 sends every step through the queue."""
+
+    lease_ms: int = 30_000
+    """How long a delivery is held without renewal. Renewed at a third of it."""
+
+    block_ms: int = 1_000
+    """Longest blocking read: the price of a quiet worker is one command a second, and a stop waits no longer."""
+
+    reclaim_every_ms: int = 1_000
+    timer_poll_ms: int = 1_000
+    """Longest sleep between two looks at the timers; an earlier due time announces itself."""
+
+    grace_ms: int = 25_000
+    """How long a drain waits for running bodies; below the 30 s that Kubernetes gives a pod."""
+
+    max_deliveries: int = 48
+    """Deliveries of one message before it is poison and goes to the dead letters."""
+
+    refused_limit_ms: int = 3_600_000
+    """How long a message that no worker can process yet is handed back before it becomes a dead letter."""
+
+    retention_ms: int = 7 * 24 * 3_600_000
+    """How long a finished run stays."""
+
+    max_payload: int = 4 * 1024 * 1024
+    step_input_limit: int = 128 * 1024
+    """Inputs up to this size travel in the step message; bigger ones the claim returns from the log."""
+
+    chunk_steps: int = 500
+    chunk_bytes: int = 1024 * 1024
+    """Bounds of one commit script call: about 2 ms of Redis time."""
+
+    log_page: int = 1_000
+    max_log_events: int = 1_000_000
+    max_blocked_loop_ms: int = 600_000
+    """A body without a timeout that blocks the event loop keeps its lease at most this long."""
+
+    redis_timeout_ms: int = 5_000
+    """How long one command may take before the connection counts as dead."""
+
+    retry_redis_ms: int = 20_000
+    """How long a repeatable call is repeated through an outage; below the lease, so that the owner still owns."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+        """Settings from ``REDISWORLD_*`` variables; ``overrides`` that are not None win. Raises InvalidInput."""
+        if unknown := overrides.keys() - set(cls.__struct_fields__):
+            raise InvalidInput(f"there is no setting {', '.join(sorted(unknown))}")
+        source = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        for field in msgspec.structs.fields(cls):
+            if overrides.get(field.name) is not None:
+                values[field.name] = overrides[field.name]
+            elif text := source.get(variable := f"REDISWORLD_{field.name.upper()}"):
+                values[field.name] = _parse(variable, field.name, text, field.type)
+        settings = cls(**values)
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuse values that cannot work. Raises InvalidInput naming the setting."""
+        positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
+                    "log_page", "reclaim_every_ms", "timer_poll_ms", "max_payload", "chunk_bytes",
+                    "max_log_events", "redis_timeout_ms")  # fmt: skip
+        not_negative = ("max_inline_steps", "grace_ms", "refused_limit_ms", "retention_ms", "step_input_limit",
+                        "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
+        for names, least in ((positive, 1), (not_negative, 0)):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise InvalidInput(f"setting {name} must be at least {least}, not {getattr(self, name)}")
+        if self.partitions is not None and not 1 <= self.partitions <= 256:
+            raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
+        if not self.namespace or any(c in "{}:@ \t\n" for c in self.namespace):
+            raise InvalidInput(
+                f"setting namespace must be a plain word without '{{}}:@' or spaces, not {self.namespace!r}"
+            )
+        if any(c in "{}:@ \t\n" for c in self.deployment):
+            raise InvalidInput(
+                f"setting deployment must be a plain word without '{{}}:@' or spaces, not {self.deployment!r}"
+            )
+        if self.affinity and not self.deployment:
+            raise InvalidInput("setting affinity needs a deployment: set REDISWORLD_DEPLOYMENT")
+
+
+def _parse(variable: str, name: str, text: str, wanted: Any) -> Any:
+    try:
+        if name.endswith("_ms") and not text.isdigit():
+            return parse_ms(text)
+        return msgspec.convert(text, wanted, strict=False)
+    except (msgspec.ValidationError, InvalidInput) as error:
+        raise InvalidInput(f"environment variable {variable}={text!r}: {error}") from error

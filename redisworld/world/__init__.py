@@ -1,0 +1,22 @@
+"""Where is the door to Redis? ``World``; nothing outside this package speaks to Redis."""
+
+from redisworld.world.connection import EMBEDDED_URL, redacted
+from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Recorded
+from redisworld.world.handle import Run
+from redisworld.world.queue import Stream
+from redisworld.world.world import World
+
+__all__ = [
+    "EMBEDDED_URL",
+    "Claim",
+    "ClaimItem",
+    "Committed",
+    "Completion",
+    "Delivery",
+    "Loaded",
+    "Recorded",
+    "Run",
+    "Stream",
+    "World",
+    "redacted",
+]

@@ -1,0 +1,221 @@
+"""How does a command reach Redis, and what happens when it does not?
+
+redis-py's own retries are off: they repeat a script whose reply was lost without telling anyone, and block far
+beyond their timeouts. Every script here may be repeated (design section 7), so one policy serves them all: repeat
+with growing pauses until the caller's patience is over, then raise RedisUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from redisworld.errors import InvalidInput, RedisUnavailable
+from redisworld.observe import RedisCalled, observe
+from redisworld.scripts import Script
+from redisworld.settings import Settings
+
+EMBEDDED_URL = "redisworld://embedded"
+"""Redis inside this process (fakeredis): for trying out and for tests. Nothing survives the process."""
+
+_REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOPERM",
+             "NOAUTH", "WRONGPASS", "UNBLOCKED", "BUSY")  # fmt: skip
+"""Error replies by which a healthy connection says "not now"; none of them is an answer of a script."""
+
+_COMMANDS_AT_ONCE = 32
+"""Connections of one process for commands. Batches keep it far below; more only queue up inside Redis."""
+
+log = logging.getLogger("redisworld")
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def error_word(error: BaseException) -> str:
+    """A bounded word for metrics: timeout, connection, noscript, oom, readonly, loading, refused or reply."""
+    if isinstance(error, (TimeoutError, RedisTimeoutError)):
+        return "timeout"
+    if isinstance(error, NoScriptError):
+        return "noscript"
+    if isinstance(error, BusyLoadingError):
+        return "loading"
+    if isinstance(error, ReadOnlyError):
+        return "readonly"
+    if isinstance(error, (RedisConnectionError, OSError, AttributeError)):
+        return "connection"
+    text = str(error)
+    if text.startswith("OOM") or "OOM command" in text:
+        return "oom"
+    return "refused" if is_transient(error) else "reply"
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later: a lost connection, a timeout, or a refusal for now."""
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, TimeoutError, OSError, BusyLoadingError, ReadOnlyError)):
+        return True
+    if isinstance(error, (ClusterError, AuthenticationError)):
+        return True
+    if isinstance(error, AttributeError):  # redis-py 8 on a connection that died while it wrote
+        return "writelines" in str(error) or "NoneType" in str(error)
+    if isinstance(error, ResponseError):
+        text = str(error)
+        return text.startswith(_REFUSALS) or "OOM command not allowed" in text
+    return False
+
+
+class Connection:
+    """The Redis clients of one process on one event loop. An async context manager.
+
+    ``reader`` is for blocking reads only, so that they never hold up a command. Raises InvalidInput for a URL it
+    cannot read, RedisUnavailable where nothing answers within ``redis_timeout_ms``.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.embedded = settings.url.startswith(EMBEDDED_URL)
+        self._timeout = settings.redis_timeout_ms / 1000
+        self._slots = asyncio.Semaphore(_COMMANDS_AT_ONCE)
+        self._server: Any = None
+        self._warned = 0.0
+
+    async def __aenter__(self) -> Connection:
+        self.commands = self._client(_COMMANDS_AT_ONCE + 4)
+        self.reader = self._client(64)
+        try:
+            await self.run("ping", self.commands.ping, patience_ms=0)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.commands.aclose()
+        await self.reader.aclose()
+
+    def _client(self, connections: int) -> Any:
+        if self.embedded:
+            return self._embedded(asynchronous=True)
+        try:
+            return aioredis.Redis.from_url(
+                self.settings.url,
+                retry=Retry(NoBackoff(), 0),
+                socket_timeout=None,  # one timer per call below instead of one per read and write
+                socket_connect_timeout=self._timeout,
+                max_connections=connections,
+                health_check_interval=0,
+                client_name="redisworld",
+            )
+        except ValueError as error:
+            raise InvalidInput(f"cannot read Redis URL {redacted(self.settings.url)!r}: {error}") from error
+
+    def sync_client(self) -> Any:
+        """A blocking client on the same Redis, for the lease thread; the caller closes it."""
+        if self.embedded:
+            return self._embedded(asynchronous=False)
+        import redis
+        from redis.retry import Retry as SyncRetry
+
+        return redis.Redis.from_url(
+            self.settings.url, retry=SyncRetry(NoBackoff(), 0), socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout, max_connections=2, client_name="redisworld-leases",
+        )  # fmt: skip
+
+    def _embedded(self, *, asynchronous: bool) -> Any:
+        try:
+            import fakeredis
+            import lupa  # noqa: F401  # fakeredis needs it for scripts, and says so only at the first one
+        except ImportError as error:
+            raise InvalidInput("the embedded mode needs the extra: pip install 'redisworld[embedded]'") from error
+        if self._server is None:
+            self._server = _embedded_server(self.settings.url)
+        client = fakeredis.FakeAsyncRedis if asynchronous else fakeredis.FakeRedis
+        return client(server=self._server)
+
+    async def run(
+        self, op: str, call: Callable[[], Awaitable[Any]], *, patience_ms: int | None = None, timeout: float | None = None
+    ) -> Any:
+        """Make a call that may be repeated, within ``patience_ms`` (default ``retry_redis_ms``).
+
+        Raises RedisUnavailable when patience is over; other error replies come through as they are.
+        """
+        patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
+        give_up = time.monotonic() + patience
+        attempt = 0
+        while True:
+            started = time.perf_counter()
+            try:
+                async with self._slots, asyncio.timeout(timeout or self._timeout):
+                    reply = await call()
+            except (RedisError, OSError, TimeoutError, AttributeError) as error:
+                observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))
+                if not is_transient(error):
+                    raise
+                attempt += 1
+                pause = min(0.05 * 2 ** min(attempt, 6), 2.0) * random.uniform(0.5, 1.0)
+                if time.monotonic() + pause > give_up:
+                    raise RedisUnavailable(f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})") from error
+                self._warn(op, error)
+                await asyncio.sleep(pause)
+            else:
+                observe(RedisCalled(op, time.perf_counter() - started))
+                return reply
+
+    def _warn(self, op: str, error: BaseException) -> None:
+        if time.monotonic() - self._warned >= 1.0:  # an outage is one line a second, not one per call
+            self._warned = time.monotonic()
+            log.warning("redis unavailable, repeating: op=%s error=%s", op, _why(error))
+
+    async def script(self, script: Script, key: str, args: list[Any], *, patience_ms: int | None = None) -> Any:
+        """Run a script on the slot of ``key``; sends its text when Redis does not have it."""
+
+        async def call() -> Any:
+            try:
+                return await self.commands.evalsha(script.sha, 1, key, *args)
+            except NoScriptError:
+                return await self.commands.eval(script.text, 1, key, *args)
+
+        return await self.run(script.name, call, patience_ms=patience_ms)
+
+
+_embedded_servers: dict[str, Any] = {}
+
+
+def _embedded_server(url: str) -> Any:
+    """One server per embedded URL in this process, so that several Worlds meet."""
+    import fakeredis
+
+    if url not in _embedded_servers:
+        _embedded_servers[url] = fakeredis.FakeServer()
+    return _embedded_servers[url]
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, (TimeoutError, RedisTimeoutError)):
+        return "did not answer in time"
+    return f"cannot be used now: {error}"

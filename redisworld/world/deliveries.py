@@ -1,0 +1,134 @@
+"""What does a consumer hold while it works on a message?"""
+
+from __future__ import annotations
+
+import msgspec
+
+from redisworld.keys import Partition
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A stream entry, pending under this process's consumer.
+
+    ``stream`` is the name within the partition; ``deliveries`` counts the deliveries of this entry, from 1.
+    """
+
+    partition: Partition
+    stream: str
+    entry_id: str
+    fields: dict[str, bytes]
+    deliveries: int = 1
+
+    @property
+    def kind(self) -> str:
+        """The clear field ``kind``: step, workflow, or what a stranger wrote."""
+        return self.text("kind")
+
+    def text(self, field: str) -> str:
+        """A clear field as text, or ``""``."""
+        return self.fields.get(field, b"").decode("utf-8", "replace")
+
+
+class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim. ``ensure`` creates the step from ``input`` where it is missing, and starts it."""
+
+    run_id: str
+    step_id: str
+    token: str
+    message_id: str
+    delivery: Delivery
+    attempts_allowed: int
+    may_replay: bool
+    step_name: str
+    input: bytes | None = None
+    ensure: bool = False
+
+    def args(self) -> list[str | bytes | int]:
+        """As claim_many takes it."""
+        send_input = self.ensure and self.input is not None
+        return [
+            self.run_id, self.step_id, self.token, self.message_id, self.delivery.stream, self.delivery.entry_id,
+            self.attempts_allowed, int(self.may_replay), "ensure" if send_input else "bare", self.step_name,
+            int(self.input is not None), self.input if send_input and self.input is not None else b"",
+        ]  # fmt: skip
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a claim: ``outcome`` is a word of design section 3, and what comes with it.
+
+    ``detail``: of skipped and exhausted: responsible, owned, woken or settled. ``step_id``: the owned step.
+    Times are epoch ms.
+    """
+
+    outcome: str
+    detail: str = ""
+    step_id: str = ""
+    attempt: int = 0
+    first_started_at: int = 0
+    started_at: int = 0
+    input: bytes | None = None
+    wait_ms: int = 0
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome of a running step: completed, failed, or retrying with the message that comes back."""
+
+    run_id: str
+    step_id: str
+    token: str
+    outcome: str
+    message_id: str
+    delivery: Delivery
+    payload: bytes
+    may_replay: bool = True
+    cause: str = ""
+    delay_ms: int = 0
+    target: str = ""
+    step_name: str = ""
+    message: bytes = b""
+
+    def args(self) -> list[str | bytes | int]:
+        """As complete_many takes it."""
+        return [
+            self.run_id, self.step_id, self.token, self.outcome, self.cause, self.message_id, self.delivery.stream,
+            self.delivery.entry_id, int(self.may_replay), self.payload, self.delay_ms, self.target, self.step_name,
+            self.message,
+        ]  # fmt: skip
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The answer to a completion; ``detail`` is responsible where this delivery must continue the run."""
+
+    outcome: str
+    detail: str = ""
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a load. ``outcome``: loaded, settled, gone, not_found or broken; the rest only if loaded.
+
+    ``elements`` are log elements from where the caller stood; ``length`` is the whole log's. ``owned`` is the
+    step that the asking message owns, or ``""``.
+    """
+
+    outcome: str
+    detail: str = ""
+    workflow: str = ""
+    deployment: str = ""
+    spec_version: int = 1
+    root_run_id: str = ""
+    created_at: int = 0
+    started_at: int = 0
+    woken_at: int = 0
+    replayed_to: int = 0
+    length: int = 0
+    owned: str = ""
+    elements: tuple[bytes, ...] = ()
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """The answer to a commit: committed, again, ended, chunk, lost, gone, diverged, not_found or broken."""
+
+    outcome: str
+    inline: bool = False
+    detail: str = ""
+    at: int = 0

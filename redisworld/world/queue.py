@@ -1,0 +1,91 @@
+"""How are streams read, and what happens when their group is gone? (design section 11)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from redisworld.keys import GROUP, Partition
+from redisworld.observe import GroupRecreated, observe
+from redisworld.world.connection import Connection
+from redisworld.world.deliveries import Delivery
+
+Stream = tuple[Partition, str]
+"""A stream: its partition, and its name within the partition."""
+
+
+def key_of(stream: Stream) -> str:
+    """The Redis key of a stream."""
+    return stream[0].tag + stream[1]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def fields_of(pairs: Any) -> dict[str, bytes]:
+    """Entry fields as redis-py or a script hands them over."""
+    if isinstance(pairs, dict):
+        return {k.decode("utf-8", "replace"): v for k, v in pairs.items()}
+    return {pairs[i].decode("utf-8", "replace"): pairs[i + 1] for i in range(0, len(pairs), 2)}
+
+
+class Queue:
+    """Reads the streams of all partitions through the one consumer group."""
+
+    def __init__(self, connection: Connection, consumer: str) -> None:
+        self._connection = connection
+        self._consumer = consumer
+
+    async def ensure_groups(self, streams: list[Stream], *, lost: bool = False) -> None:
+        """Create the group at 0 on every stream that has none, the stream included.
+
+        At 0, never at ``$``: what was dispatched before the first worker came must run.
+        """
+        for stream in streams:
+            key = key_of(stream)
+
+            async def create(key: str = key) -> bool:
+                try:
+                    await self._connection.commands.xgroup_create(key, GROUP, id="0", mkstream=True)
+                except ResponseError as error:
+                    if "BUSYGROUP" not in str(error):
+                        raise
+                    return False
+                return True
+
+            if await self._connection.run("create_group", create) and lost:
+                observe(GroupRecreated(stream[1]))
+
+    async def read(self, streams: list[Stream], *, count: int, block_ms: int | None = None) -> list[Delivery]:
+        """New deliveries: at most ``count`` of each stream. Blocks when ``block_ms`` is given and all are empty.
+
+        A stream whose group is gone gets it again, and the read answers nothing this time. Raises RedisUnavailable.
+        """
+        by_key = {key_of(stream).encode(): stream for stream in streams}
+
+        async def call() -> Any:
+            return await self._connection.reader.xreadgroup(
+                GROUP, self._consumer, {key.decode(): ">" for key in by_key}, count=count, block=block_ms
+            )
+
+        try:
+            timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000 if block_ms else None
+            reply = await self._connection.run("read", call, patience_ms=0, timeout=timeout)
+        except ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            await self.ensure_groups(streams, lost=True)
+            return []
+        pairs = reply.items() if isinstance(reply, dict) else reply or []
+        return [
+            Delivery(*by_key[key if isinstance(key, bytes) else key.encode()], _text(entry[0]), fields_of(entry[1] or {}))
+            for key, entries in pairs
+            for entry in _flat(entries)
+        ]
+
+
+def _flat(entries: Any) -> Any:
+    """redis-py wraps the entries of a stream in one more list under RESP3."""
+    return entries[0] if entries and isinstance(entries[0], list) and entries[0] and isinstance(entries[0][0], (tuple, list)) else entries

@@ -1,0 +1,392 @@
+"""What can be done with runs, steps, events and messages? ``World`` is the only door to Redis.
+
+Each method reads like the vocabulary, calls one script and costs one round trip; any of them may be repeated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from redisworld import messages, scripts
+from redisworld.errors import InvalidInput, MalformedMessage, NamespaceMismatch, RunConflict, RunNotFound
+from redisworld.events import RunCreated
+from redisworld.keys import Partition, meta, partition_of
+from redisworld.messages import RunInput, StepMessage, WorkflowMessage
+from redisworld.runs import RunRow, Status, Step
+from redisworld.settings import DATA_VERSION, SPEC_VERSION, Settings
+from redisworld.values import Signature
+from redisworld.world.batching import Batcher
+from redisworld.world.connection import Connection, redacted
+from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Recorded
+from redisworld.world.endings import Endings
+from redisworld.world.handle import Run
+from redisworld.world.queue import Queue, Stream, fields_of
+
+START_MESSAGE = "start"
+"""Message id of a run's first message."""
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/+=-]{0,127}")
+_ROW = ("status", "workflow", "deployment", "spec", "root", "created_at", "started_at", "finished_at", "woken_at",
+        "replayed_to", "wake", "code", "finished_event")  # fmt: skip
+
+
+class Startable(Protocol):
+    """What start() needs to know of a workflow."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+
+    @property
+    def signature(self) -> Signature:
+        """Arguments and result as bytes."""
+
+
+def new_run_id() -> str:
+    """A run id that sorts by the time it was made: 48 bits of ms and 80 random bits, in Crockford's base 32."""
+    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    return "run_" + "".join("0123456789abcdefghjkmnpqrstvwxyz"[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def check_run_id(run_id: str) -> str:
+    """The run id, if it can be one. Raises InvalidInput."""
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise InvalidInput(
+            f"run id {run_id!r} cannot be used: 1 to 128 letters, digits and . _ ~ / + = -, beginning with a letter or digit"
+        )
+    return run_id
+
+
+class World:
+    """A namespace in Redis. Get one from ``World.connect``; useless outside its context."""
+
+    def __init__(self, connection: Connection, partitions: int, tasks: anyio.abc.TaskGroup) -> None:
+        self.connection = connection
+        self.settings = connection.settings
+        self.partitions = tuple(Partition(self.settings.namespace, p) for p in range(partitions))
+        suffix = secrets.token_hex(4)
+        self.consumer = f"{socket.gethostname()[:40]}:{os.getpid()}:{suffix}"
+        """Unique per process and World: the name of this consumer in every group."""
+        self.queue = Queue(connection, self.consumer)
+        self._token_prefix = suffix
+        self._token_numbers = itertools.count(1)
+        self._claims: Batcher[ClaimItem, Claim] = Batcher(tasks, self._claim_many, lambda item: len(item.input or b""))
+        self._completions: Batcher[Completion, Recorded] = Batcher(
+            tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
+        )
+        self.endings = Endings(connection, self.partitions, tasks)
+        self.clock: Callable[[], int | str] = lambda: ""
+        """Tests pin the time of every script here (epoch ms); the empty text takes Redis TIME."""
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, url: str | None = None, *, settings: Settings | None = None) -> AsyncIterator[World]:
+        """Connect to a namespace, and make it if it is new.
+
+        ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. Raises InvalidInput,
+        RedisUnavailable, and NamespaceMismatch for a namespace with another partition count or newer data.
+        """
+        settings = settings or Settings.from_env(url=url)
+        if url is not None and url != settings.url:
+            settings = msgspec.structs.replace(settings, url=url)
+        settings.check()
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(Connection(settings))
+            partitions = await _open_namespace(connection)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            yield cls(connection, partitions, tasks)
+            tasks.cancel_scope.cancel()
+
+    def partition(self, run_id: str) -> Partition:
+        """The partition that a run belongs to."""
+        return self.partitions[partition_of(run_id, len(self.partitions))]
+
+    def next_token(self) -> str:
+        """A claim token: this consumer and a counter, never given twice."""
+        return f"{self._token_prefix}.{next(self._token_numbers)}"
+
+    async def _script(self, name: str, partition: Partition, *args: Any, patience_ms: int | None = None) -> list[Any]:
+        reply: list[Any] = await self.connection.script(
+            scripts.load(name), partition.stats, list(args), patience_ms=patience_ms
+        )
+        return reply
+
+    # -- runs
+
+    async def start(
+        self, workflow: Startable, /, *args: Any, run_id: str | None = None, **kwargs: Any
+    ) -> Run:
+        """Start a run of ``workflow`` with these arguments; the handle of it.
+
+        With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
+        and nothing is created. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id, RunConflict
+        when the id belongs to another workflow, RedisUnavailable.
+        """
+        identifier = new_run_id() if run_id is None else check_run_id(run_id)
+        outcome, existing = await self.create_run(identifier, workflow.name, workflow.signature.encode_call(args, kwargs))
+        if outcome == "conflict" and existing != workflow.name:
+            raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
+        return Run(self, identifier, decode_result=workflow.signature.decode_result)
+
+    def run(self, run_id: str, workflow: Startable | None = None) -> Run:
+        """The handle of a run; ``workflow`` gives its result the annotated type. Does not look whether it exists."""
+        return Run(self, check_run_id(run_id), decode_result=workflow.signature.decode_result if workflow else None)
+
+    async def create_run(self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "") -> tuple[str, str]:
+        """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
+        s = self.settings
+        root = root_run_id or run_id
+        created = RunCreated(input=payload, deployment_id=s.deployment, root_run_id=root)
+        first = WorkflowMessage(
+            message_id=START_MESSAGE, run_id=run_id, workflow_name=workflow, reason="start",
+            run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root),
+            requested_at=time.time_ns() // 1_000_000,
+        )  # fmt: skip
+        reply = await self._script(
+            "start_run", self.partition(run_id), self.clock(), run_id, workflow, s.deployment, self.pin(s.deployment),
+            SPEC_VERSION, root, msgspec.msgpack.encode(created), messages.encode(first), patience_ms=s.redis_timeout_ms,
+        )  # fmt: skip
+        word = _word(reply)
+        if word == "conflict":
+            return word, reply[2].decode()
+        return word, workflow
+
+    def pin(self, deployment: str) -> str:
+        """What a stream's name ends with when runs stay on their deployment, else ``""``."""
+        return f"@{deployment}" if self.settings.affinity and deployment else ""
+
+    async def cancel(self, run_id: str, *, reason: str = "", terminate: bool = False) -> Status:
+        """Ask the body to stop (it gets CancelledError), or end the run at once with ``terminate``.
+
+        A repeat changes nothing. Returns the status that the run then has or had already; raises RunNotFound.
+        """
+        reply = await self._script(
+            "cancel_run", self.partition(run_id), self.clock(), run_id, "terminate" if terminate else "request",
+            msgspec.msgpack.encode(reason), self.settings.retention_ms,
+        )  # fmt: skip
+        word = _word(reply)
+        if word == "not_found":
+            raise RunNotFound(run_id)
+        if word == "conflict":
+            return Status(reply[1].decode())
+        return Status.CANCELLED if terminate else Status.RUNNING
+
+    async def row(self, run_id: str) -> RunRow:
+        """The fixed fields of the run row. Raises RunNotFound."""
+        partition = self.partition(run_id)
+
+        async def call() -> Any:
+            pipeline = self.connection.commands.pipeline(transaction=True)
+            pipeline.hmget(partition.run(run_id), _ROW)
+            pipeline.llen(partition.log(run_id))
+            return await pipeline.execute()
+
+        values, length = await self.connection.run("read_row", call)
+        text = [value.decode() if value is not None else "" for value in values]
+        if not text[0]:
+            raise RunNotFound(run_id)
+        return RunRow(
+            run_id=run_id, status=Status(text[0]), workflow=text[1], deployment=text[2], spec_version=int(text[3] or 1),
+            root_run_id=text[4], created_at=int(text[5] or 0), started_at=int(text[6] or 0), finished_at=int(text[7] or 0),
+            woken_at=int(text[8] or 0), replayed_to=int(text[9] or 0), wake=text[10], code=text[11],
+            finished_event=int(text[12] or 0), log_length=length,
+        )  # fmt: skip
+
+    async def steps(self, run_id: str) -> dict[str, Step]:
+        """The states of all steps of a run by step id; for people, not for the hot path."""
+        partition, found, cursor = self.partition(run_id), {}, 0
+        while True:
+            at = cursor
+
+            async def call(at: int = at) -> Any:
+                return await self.connection.commands.hscan(partition.run(run_id), at, match="s:*", count=1000)
+
+            cursor, fields = await self.connection.run("read_steps", call)
+            found.update({name.decode()[2:]: Step.parse(state.decode()) for name, state in fields.items()})
+            if not cursor:
+                return found
+
+    async def log(self, run_id: str, start: int = 0, count: int | None = None) -> list[bytes]:
+        """Log elements from index ``start`` (0 is event 1), at most ``count`` (default ``log_page``)."""
+        stop = start + (count or self.settings.log_page) - 1
+        key = self.partition(run_id).log(run_id)
+
+        async def call() -> Any:
+            return await self.connection.commands.lrange(key, start, stop)
+
+        elements: list[bytes] = await self.connection.run("read_log", call)
+        return elements
+
+    # -- passes
+
+    async def load(self, delivery: Delivery, run_id: str, message_id: str, *, start: int = 0) -> Loaded:
+        """Row fields and log elements from ``start``, read at one moment; starts a pending run.
+
+        Settles a message that nothing waits for, and one whose run is terminal.
+        """
+        s = self.settings
+        reply = await self._script(
+            "load_run", delivery.partition, self.clock(), self.consumer, run_id, message_id, delivery.stream,
+            delivery.entry_id, start, s.log_page, s.chunk_bytes,
+        )  # fmt: skip
+        word = _word(reply)
+        if word != "loaded":
+            return Loaded(outcome=word, detail=reply[1].decode() if len(reply) > 1 else "")
+        fields = [value.decode() if value is not None else "" for value in reply[1]]
+        numbers = [int(value or 0) for value in fields[4:8]]
+        return Loaded(
+            outcome=word, workflow=fields[0], deployment=fields[1], spec_version=int(fields[2] or 1), root_run_id=fields[3],
+            created_at=numbers[0], started_at=numbers[1], woken_at=numbers[2], replayed_to=numbers[3],
+            length=int(reply[2]), owned=reply[3].decode(), elements=tuple(reply[4]),
+        )  # fmt: skip
+
+    async def commit(
+        self,
+        delivery: Delivery,
+        run_id: str,
+        message_id: str,
+        items: Sequence[str | bytes | int],
+        *,
+        replayed_to: int,
+        consumed: int,
+        pass_token: str,
+        last: bool = True,
+    ) -> Committed:
+        """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them."""
+        reply = await self._script(
+            "commit_pass", delivery.partition, self.clock(), self.consumer, run_id, replayed_to, consumed, message_id,
+            delivery.stream, delivery.entry_id, pass_token, int(last), self.settings.retention_ms, SPEC_VERSION, *items,
+        )  # fmt: skip
+        word = _word(reply)
+        if word in ("committed", "again", "ended", "chunk"):
+            return Committed(word, inline=reply[1] == b"1", at=int(reply[2]))
+        return Committed(word, detail=reply[1].decode() if len(reply) > 1 else "")
+
+    # -- steps
+
+    async def claim(self, item: ClaimItem) -> Claim:
+        """Fence and write ``step_started``; goes out with the other claims of this tick."""
+        return await self._claims.add(item.delivery.partition, item)
+
+    async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
+        args = [arg for item in items for arg in item.args()]
+        return [_claim(reply) for reply in await self._script("claim_many", partition, self.clock(), self.consumer, *args)]
+
+    async def complete(self, item: Completion) -> Recorded:
+        """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
+        return await self._completions.add(item.delivery.partition, item)
+
+    async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
+        args = [arg for item in items for arg in item.args()]
+        replies = await self._script("complete_many", partition, self.clock(), self.consumer, *args)
+        return [Recorded(_word(reply), reply[1].decode() if len(reply) > 1 and reply[1] else "") for reply in replies]
+
+    # -- deliveries
+
+    async def move(
+        self, delivery: Delivery, old: StepMessage | WorkflowMessage, new: StepMessage | WorkflowMessage,
+        *, target: str, delay_ms: int = 0,
+    ) -> bool:  # fmt: skip
+        """Hand a delivery back as ``new``, after ``delay_ms``; False if this consumer holds it no more."""
+        step = isinstance(new, StepMessage)
+        reply = await self._script(
+            "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id,
+            "step" if step else "workflow", new.run_id, old.message_id, new.step_id if isinstance(new, StepMessage) else new.message_id,
+            new.step_name if isinstance(new, StepMessage) else new.workflow_name, SPEC_VERSION,
+            "" if isinstance(new, StepMessage) else new.reason, target, delay_ms, messages.encode(new),
+        )  # fmt: skip
+        return _word(reply) == "moved"
+
+    async def settle(self, delivery: Delivery) -> bool:
+        """Acknowledge and delete a delivery; False if this consumer holds it no more."""
+        reply = await self._script("settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id)
+        return _word(reply) == "settled"
+
+    async def bury(
+        self, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "", payload: bytes = b""
+    ) -> bool:
+        """Move a delivery to the dead letters; with ``code`` its run fails in the same script."""
+        kind = delivery.kind if delivery.kind in ("step", "workflow") else "unknown"
+        reply = await self._script(
+            "bury_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, kind, run_id,
+            reason, detail, delivery.deliveries, code, payload, self.settings.retention_ms,
+        )  # fmt: skip
+        return _word(reply) == "buried"
+
+    async def reclaim(self, stream: Stream, cursor: str, count: int) -> tuple[str, list[Delivery]] | None:
+        """Take over at most ``count`` deliveries whose lease ran out; None while another consumer sweeps."""
+        s = self.settings
+        reply = await self._script(
+            "reclaim_stale", stream[0], self.consumer, stream[1], s.lease_ms, cursor, count, 5 * s.reclaim_every_ms
+        )
+        if (word := _word(reply)) != "reclaimed":
+            if word == "no_group":
+                await self.queue.ensure_groups([stream], lost=True)
+            return None
+        taken = [Delivery(*stream, entry.decode(), fields_of(fields), int(deliveries)) for entry, deliveries, fields in reply[2:]]
+        return reply[1].decode(), taken
+
+    async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
+        """Make due timers happen: ms until the next one (None: there is none), and how late each was."""
+        reply = await self._script("promote_due", partition, self.clock(), limit)
+        return (int(reply[1]) if reply[1] else None), [int(late) for late in reply[2:]]
+
+    async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
+        """Remove a consumer that holds nothing; False if it does."""
+        return _word(await self._script("remove_consumer", stream[0], consumer, stream[1])) == "removed"
+
+
+def _word(reply: Sequence[Any]) -> str:
+    word: str = reply[0].decode()
+    if word == "broken":
+        raise MalformedMessage(f"Redis holds something that is not ours: {reply[1].decode()}")
+    return word
+
+
+def _claim(reply: Sequence[Any]) -> Claim:
+    word = reply[0].decode()
+    if word == "started":
+        return Claim(
+            outcome=word, attempt=int(reply[1]), first_started_at=int(reply[2]), started_at=int(reply[3]), input=reply[4]
+        )
+    if word == "too_early":
+        return Claim(outcome=word, wait_ms=int(reply[1]))
+    detail = reply[1].decode() if len(reply) > 1 else ""
+    return Claim(outcome=word, detail=detail, step_id=reply[2].decode() if len(reply) > 2 else "")
+
+
+async def _open_namespace(connection: Connection) -> int:
+    """The partition count of the namespace; the first who comes fixes it. Raises NamespaceMismatch."""
+    settings, commands = connection.settings, connection.commands
+    wanted = settings.partitions or (1 if connection.embedded else 4)
+    key = meta(settings.namespace)
+
+    async def call() -> Any:
+        pipeline = commands.pipeline(transaction=True)
+        pipeline.hsetnx(key, "partitions", wanted)
+        pipeline.hsetnx(key, "data_version", DATA_VERSION)
+        pipeline.hmget(key, "partitions", "data_version")
+        return (await pipeline.execute())[2]
+
+    partitions, version = (int(value) for value in await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms))
+    where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
+    if settings.partitions is not None and settings.partitions != partitions:
+        raise NamespaceMismatch(
+            f"{where} has {partitions} partitions, but this process is set to {settings.partitions}: "
+            f"set REDISWORLD_PARTITIONS={partitions} or leave it out"
+        )
+    if version > DATA_VERSION:
+        raise NamespaceMismatch(f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it")
+    return partitions
+
