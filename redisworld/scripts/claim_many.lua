@@ -6,7 +6,7 @@
 -- @arg consumer
 -- @arg items            12 arguments each: run, step, token, message id, stream, entry, attempts allowed,
 --                       may_replay 0|1, mode bare|ensure, step name, input known to the caller 0|1, input
--- @returns list of: started attempt first_started_at at input | skipped responsible|owned|settled step | gone status
+-- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | exhausted responsible|woken|settled | too_early ms | not_found | broken why
 -- @include partition clock stats run steps delivery msgpack messages wake groups
 local now, consumer = clock(ARGV[1]), ARGV[2]
@@ -23,7 +23,7 @@ local function started(run, step, at, known)
     local _, payload = read_element(run, step.input)
     input = payload
   end
-  return {'started', step.attempt, first_start(run, step, at), string.format('%.0f', at), input}
+  return {'started', step.attempt, step.attempt - step.uncharged, first_start(run, step, at), string.format('%.0f', at), input}
 end
 
 -- The message the state names, but another entry of it: a duplicate, unless that entry is gone.
@@ -39,10 +39,10 @@ local function other_entry_lives(step, stream, run_id)
   return false
 end
 
+-- The step runs: whether somebody else may be running it. The caller holds its own delivery.
 local function held_elsewhere(step, message, stream, entry, run_id)
-  if (step.message == '' and step.id or step.message) ~= message then return true end
-  if step.entry ~= entry then return other_entry_lives(step, stream, run_id) end
-  return not holds(stream, entry, consumer)
+  if entry == '' or (step.message == '' and step.id or step.message) ~= message then return true end
+  return step.entry ~= entry and other_entry_lives(step, stream, run_id)
 end
 
 local function exhaust(run, step, name, allowed, message, may_take)
@@ -88,15 +88,12 @@ local function claim(i)
     step = new_step(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
     count('steps_created')
   end
-  if step.status == 'running' then
-    if step.token == token then
-      local at = string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at
-      return started(run, step, tonumber(at), known)
-    end
-    if held_elsewhere(step, message, stream, entry, run_id) then
-      if step.entry ~= entry then settle_if_held(stream, entry, consumer) end
-      return {'stale'}
-    end
+  if step.status == 'running' and step.token == token then return started(run, step, run.at, known) end
+  -- a caller without a delivery is a foreign producer; it starts what nobody has
+  if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
+  if step.status == 'running' and held_elsewhere(step, message, stream, entry, run_id) then
+    settle_if_held(stream, entry, consumer)
+    return {'stale'}
   end
   if step.attempt - step.uncharged >= allowed then
     local outcome = exhaust(run, step, name, allowed, message, may_replay and holds(stream, entry, consumer))

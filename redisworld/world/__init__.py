@@ -4,6 +4,7 @@ from redisworld.world.connection import EMBEDDED_URL, redacted
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Recorded
 from redisworld.world.handle import Run
 from redisworld.world.queue import Stream
+from redisworld.world.renewal import Renewal
 from redisworld.world.world import World
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Delivery",
     "Loaded",
     "Recorded",
+    "Renewal",
     "Run",
     "Stream",
     "World",

@@ -38,8 +38,21 @@ from redisworld.settings import Settings
 EMBEDDED_URL = "redisworld://embedded"
 """Redis inside this process (fakeredis): for trying out and for tests. Nothing survives the process."""
 
-_REFUSALS = ("OOM", "MISCONF", "NOREPLICAS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOPERM",
-             "NOAUTH", "WRONGPASS", "UNBLOCKED", "BUSY")  # fmt: skip
+_REFUSALS = (
+    "OOM",
+    "MISCONF",
+    "NOREPLICAS",
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "UNBLOCKED",
+    "BUSY",
+)
 """Error replies by which a healthy connection says "not now"; none of them is an answer of a script."""
 
 _COMMANDS_AT_ONCE = 32
@@ -77,7 +90,9 @@ def error_word(error: BaseException) -> str:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later: a lost connection, a timeout, or a refusal for now."""
-    if isinstance(error, (RedisConnectionError, RedisTimeoutError, TimeoutError, OSError, BusyLoadingError, ReadOnlyError)):
+    if isinstance(
+        error, (RedisConnectionError, RedisTimeoutError, TimeoutError, OSError, BusyLoadingError, ReadOnlyError)
+    ):
         return True
     if isinstance(error, (ClusterError, AuthenticationError)):
         return True
@@ -142,9 +157,13 @@ class Connection:
         from redis.retry import Retry as SyncRetry
 
         return redis.Redis.from_url(
-            self.settings.url, retry=SyncRetry(NoBackoff(), 0), socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout, max_connections=2, client_name="redisworld-leases",
-        )  # fmt: skip
+            self.settings.url,
+            retry=SyncRetry(NoBackoff(), 0),
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
+            max_connections=2,
+            client_name="redisworld-leases",
+        )
 
     def _embedded(self, *, asynchronous: bool) -> Any:
         try:
@@ -158,7 +177,12 @@ class Connection:
         return client(server=self._server)
 
     async def run(
-        self, op: str, call: Callable[[], Awaitable[Any]], *, patience_ms: int | None = None, timeout: float | None = None
+        self,
+        op: str,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        patience_ms: int | None = None,
+        timeout: float | None = None,
     ) -> Any:
         """Make a call that may be repeated, within ``patience_ms`` (default ``retry_redis_ms``).
 
@@ -179,7 +203,9 @@ class Connection:
                 attempt += 1
                 pause = min(0.05 * 2 ** min(attempt, 6), 2.0) * random.uniform(0.5, 1.0)
                 if time.monotonic() + pause > give_up:
-                    raise RedisUnavailable(f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})") from error
+                    raise RedisUnavailable(
+                        f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
+                    ) from error
                 self._warn(op, error)
                 await asyncio.sleep(pause)
             else:

@@ -47,10 +47,19 @@ class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):
         """As claim_many takes it."""
         send_input = self.ensure and self.input is not None
         return [
-            self.run_id, self.step_id, self.token, self.message_id, self.delivery.stream, self.delivery.entry_id,
-            self.attempts_allowed, int(self.may_replay), "ensure" if send_input else "bare", self.step_name,
-            int(self.input is not None), self.input if send_input and self.input is not None else b"",
-        ]  # fmt: skip
+            self.run_id,
+            self.step_id,
+            self.token,
+            self.message_id,
+            self.delivery.stream,
+            self.delivery.entry_id,
+            self.attempts_allowed,
+            int(self.may_replay),
+            "ensure" if send_input else "bare",
+            self.step_name,
+            int(self.input is not None),
+            self.input if send_input and self.input is not None else b"",
+        ]
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +73,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     step_id: str = ""
     attempt: int = 0
+    charged: int = 0
+    """Attempts that used up the retry budget, this one included."""
     first_started_at: int = 0
     started_at: int = 0
     input: bytes | None = None
@@ -90,10 +101,21 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     def args(self) -> list[str | bytes | int]:
         """As complete_many takes it."""
         return [
-            self.run_id, self.step_id, self.token, self.outcome, self.cause, self.message_id, self.delivery.stream,
-            self.delivery.entry_id, int(self.may_replay), self.payload, self.delay_ms, self.target, self.step_name,
+            self.run_id,
+            self.step_id,
+            self.token,
+            self.outcome,
+            self.cause,
+            self.message_id,
+            self.delivery.stream,
+            self.delivery.entry_id,
+            int(self.may_replay),
+            self.payload,
+            self.delay_ms,
+            self.target,
+            self.step_name,
             self.message,
-        ]  # fmt: skip
+        ]
 
 
 class Recorded(msgspec.Struct, frozen=True):

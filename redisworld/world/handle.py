@@ -68,5 +68,3 @@ class Run:
             for element in page:
                 yield parse(element)
             start += len(page)
-
-

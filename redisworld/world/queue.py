@@ -80,12 +80,47 @@ class Queue:
             return []
         pairs = reply.items() if isinstance(reply, dict) else reply or []
         return [
-            Delivery(*by_key[key if isinstance(key, bytes) else key.encode()], _text(entry[0]), fields_of(entry[1] or {}))
+            Delivery(
+                *by_key[key if isinstance(key, bytes) else key.encode()], _text(entry[0]), fields_of(entry[1] or {})
+            )
             for key, entries in pairs
             for entry in _flat(entries)
         ]
 
+    async def wait_nudge(self, seen: dict[Partition, str], block_ms: int) -> None:
+        """Return when something is due earlier than before in one of the partitions, at the latest after ``block_ms``.
+
+        ``seen`` holds the last nudge of each partition and is brought up to date.
+        """
+        by_key = {partition.nudge.encode(): partition for partition in seen}
+
+        async def call() -> Any:
+            return await self._connection.reader.xread(
+                {partition.nudge: last for partition, last in seen.items()}, block=max(1, block_ms)
+            )
+
+        timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000
+        reply = await self._connection.run("wait_nudge", call, patience_ms=0, timeout=timeout)
+        for key, entries in reply.items() if isinstance(reply, dict) else reply or []:
+            seen[by_key[key if isinstance(key, bytes) else key.encode()]] = _text(_flat(entries)[-1][0])
+
+    async def idle_consumers(self, stream: Stream, idle_ms: int) -> list[str]:
+        """Consumers that hold nothing and have not read for ``idle_ms``."""
+
+        async def call() -> Any:
+            return await self._connection.commands.xinfo_consumers(key_of(stream), GROUP)
+
+        try:
+            consumers = await self._connection.run("consumers", call, patience_ms=0)
+        except ResponseError:
+            return []  # the stream or its group is gone; the reader makes it again
+        return [_text(c["name"]) for c in consumers if not c["pending"] and c["idle"] > idle_ms]
+
 
 def _flat(entries: Any) -> Any:
     """redis-py wraps the entries of a stream in one more list under RESP3."""
-    return entries[0] if entries and isinstance(entries[0], list) and entries[0] and isinstance(entries[0][0], (tuple, list)) else entries
+    return (
+        entries[0]
+        if entries and isinstance(entries[0], list) and entries[0] and isinstance(entries[0][0], (tuple, list))
+        else entries
+    )

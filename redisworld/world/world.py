@@ -37,8 +37,21 @@ START_MESSAGE = "start"
 """Message id of a run's first message."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/+=-]{0,127}")
-_ROW = ("status", "workflow", "deployment", "spec", "root", "created_at", "started_at", "finished_at", "woken_at",
-        "replayed_to", "wake", "code", "finished_event")  # fmt: skip
+_ROW = (
+    "status",
+    "workflow",
+    "deployment",
+    "spec",
+    "root",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "woken_at",
+    "replayed_to",
+    "wake",
+    "code",
+    "finished_event",
+)
 
 
 class Startable(Protocol):
@@ -124,9 +137,7 @@ class World:
 
     # -- runs
 
-    async def start(
-        self, workflow: Startable, /, *args: Any, run_id: str | None = None, **kwargs: Any
-    ) -> Run:
+    async def start(self, workflow: Startable, /, *args: Any, run_id: str | None = None, **kwargs: Any) -> Run:
         """Start a run of ``workflow`` with these arguments; the handle of it.
 
         With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
@@ -134,7 +145,9 @@ class World:
         when the id belongs to another workflow, RedisUnavailable.
         """
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
-        outcome, existing = await self.create_run(identifier, workflow.name, workflow.signature.encode_call(args, kwargs))
+        outcome, existing = await self.create_run(
+            identifier, workflow.name, workflow.signature.encode_call(args, kwargs)
+        )
         if outcome == "conflict" and existing != workflow.name:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
         return Run(self, identifier, decode_result=workflow.signature.decode_result)
@@ -149,14 +162,27 @@ class World:
         root = root_run_id or run_id
         created = RunCreated(input=payload, deployment_id=s.deployment, root_run_id=root)
         first = WorkflowMessage(
-            message_id=START_MESSAGE, run_id=run_id, workflow_name=workflow, reason="start",
+            message_id=START_MESSAGE,
+            run_id=run_id,
+            workflow_name=workflow,
+            reason="start",
             run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root),
             requested_at=time.time_ns() // 1_000_000,
-        )  # fmt: skip
+        )
         reply = await self._script(
-            "start_run", self.partition(run_id), self.clock(), run_id, workflow, s.deployment, self.pin(s.deployment),
-            SPEC_VERSION, root, msgspec.msgpack.encode(created), messages.encode(first), patience_ms=s.redis_timeout_ms,
-        )  # fmt: skip
+            "start_run",
+            self.partition(run_id),
+            self.clock(),
+            run_id,
+            workflow,
+            s.deployment,
+            self.pin(s.deployment),
+            SPEC_VERSION,
+            root,
+            msgspec.msgpack.encode(created),
+            messages.encode(first),
+            patience_ms=s.redis_timeout_ms,
+        )
         word = _word(reply)
         if word == "conflict":
             return word, reply[2].decode()
@@ -172,9 +198,14 @@ class World:
         A repeat changes nothing. Returns the status that the run then has or had already; raises RunNotFound.
         """
         reply = await self._script(
-            "cancel_run", self.partition(run_id), self.clock(), run_id, "terminate" if terminate else "request",
-            msgspec.msgpack.encode(reason), self.settings.retention_ms,
-        )  # fmt: skip
+            "cancel_run",
+            self.partition(run_id),
+            self.clock(),
+            run_id,
+            "terminate" if terminate else "request",
+            msgspec.msgpack.encode(reason),
+            self.settings.retention_ms,
+        )
         word = _word(reply)
         if word == "not_found":
             raise RunNotFound(run_id)
@@ -197,11 +228,22 @@ class World:
         if not text[0]:
             raise RunNotFound(run_id)
         return RunRow(
-            run_id=run_id, status=Status(text[0]), workflow=text[1], deployment=text[2], spec_version=int(text[3] or 1),
-            root_run_id=text[4], created_at=int(text[5] or 0), started_at=int(text[6] or 0), finished_at=int(text[7] or 0),
-            woken_at=int(text[8] or 0), replayed_to=int(text[9] or 0), wake=text[10], code=text[11],
-            finished_event=int(text[12] or 0), log_length=length,
-        )  # fmt: skip
+            run_id=run_id,
+            status=Status(text[0]),
+            workflow=text[1],
+            deployment=text[2],
+            spec_version=int(text[3] or 1),
+            root_run_id=text[4],
+            created_at=int(text[5] or 0),
+            started_at=int(text[6] or 0),
+            finished_at=int(text[7] or 0),
+            woken_at=int(text[8] or 0),
+            replayed_to=int(text[9] or 0),
+            wake=text[10],
+            code=text[11],
+            finished_event=int(text[12] or 0),
+            log_length=length,
+        )
 
     async def steps(self, run_id: str) -> dict[str, Step]:
         """The states of all steps of a run by step id; for people, not for the hot path."""
@@ -237,19 +279,37 @@ class World:
         """
         s = self.settings
         reply = await self._script(
-            "load_run", delivery.partition, self.clock(), self.consumer, run_id, message_id, delivery.stream,
-            delivery.entry_id, start, s.log_page, s.chunk_bytes,
-        )  # fmt: skip
+            "load_run",
+            delivery.partition,
+            self.clock(),
+            self.consumer,
+            run_id,
+            message_id,
+            delivery.stream,
+            delivery.entry_id,
+            start,
+            s.log_page,
+            s.chunk_bytes,
+        )
         word = _word(reply)
         if word != "loaded":
             return Loaded(outcome=word, detail=reply[1].decode() if len(reply) > 1 else "")
         fields = [value.decode() if value is not None else "" for value in reply[1]]
         numbers = [int(value or 0) for value in fields[4:8]]
         return Loaded(
-            outcome=word, workflow=fields[0], deployment=fields[1], spec_version=int(fields[2] or 1), root_run_id=fields[3],
-            created_at=numbers[0], started_at=numbers[1], woken_at=numbers[2], replayed_to=numbers[3],
-            length=int(reply[2]), owned=reply[3].decode(), elements=tuple(reply[4]),
-        )  # fmt: skip
+            outcome=word,
+            workflow=fields[0],
+            deployment=fields[1],
+            spec_version=int(fields[2] or 1),
+            root_run_id=fields[3],
+            created_at=numbers[0],
+            started_at=numbers[1],
+            woken_at=numbers[2],
+            replayed_to=numbers[3],
+            length=int(reply[2]),
+            owned=reply[3].decode(),
+            elements=tuple(reply[4]),
+        )
 
     async def commit(
         self,
@@ -265,9 +325,22 @@ class World:
     ) -> Committed:
         """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them."""
         reply = await self._script(
-            "commit_pass", delivery.partition, self.clock(), self.consumer, run_id, replayed_to, consumed, message_id,
-            delivery.stream, delivery.entry_id, pass_token, int(last), self.settings.retention_ms, SPEC_VERSION, *items,
-        )  # fmt: skip
+            "commit_pass",
+            delivery.partition,
+            self.clock(),
+            self.consumer,
+            run_id,
+            replayed_to,
+            consumed,
+            message_id,
+            delivery.stream,
+            delivery.entry_id,
+            pass_token,
+            int(last),
+            self.settings.retention_ms,
+            SPEC_VERSION,
+            *items,
+        )
         word = _word(reply)
         if word in ("committed", "again", "ended", "chunk"):
             return Committed(word, inline=reply[1] == b"1", at=int(reply[2]))
@@ -281,7 +354,9 @@ class World:
 
     async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         args = [arg for item in items for arg in item.args()]
-        return [_claim(reply) for reply in await self._script("claim_many", partition, self.clock(), self.consumer, *args)]
+        return [
+            _claim(reply) for reply in await self._script("claim_many", partition, self.clock(), self.consumer, *args)
+        ]
 
     async def complete(self, item: Completion) -> Recorded:
         """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
@@ -295,22 +370,41 @@ class World:
     # -- deliveries
 
     async def move(
-        self, delivery: Delivery, old: StepMessage | WorkflowMessage, new: StepMessage | WorkflowMessage,
-        *, target: str, delay_ms: int = 0,
-    ) -> bool:  # fmt: skip
+        self,
+        delivery: Delivery,
+        old: StepMessage | WorkflowMessage,
+        new: StepMessage | WorkflowMessage,
+        *,
+        target: str,
+        delay_ms: int = 0,
+    ) -> bool:
         """Hand a delivery back as ``new``, after ``delay_ms``; False if this consumer holds it no more."""
         step = isinstance(new, StepMessage)
         reply = await self._script(
-            "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id,
-            "step" if step else "workflow", new.run_id, old.message_id, new.step_id if isinstance(new, StepMessage) else new.message_id,
-            new.step_name if isinstance(new, StepMessage) else new.workflow_name, SPEC_VERSION,
-            "" if isinstance(new, StepMessage) else new.reason, target, delay_ms, messages.encode(new),
-        )  # fmt: skip
+            "move_message",
+            delivery.partition,
+            self.clock(),
+            self.consumer,
+            delivery.stream,
+            delivery.entry_id,
+            "step" if step else "workflow",
+            new.run_id,
+            old.message_id,
+            new.step_id if isinstance(new, StepMessage) else new.message_id,
+            new.step_name if isinstance(new, StepMessage) else new.workflow_name,
+            SPEC_VERSION,
+            "" if isinstance(new, StepMessage) else new.reason,
+            target,
+            delay_ms,
+            messages.encode(new),
+        )
         return _word(reply) == "moved"
 
     async def settle(self, delivery: Delivery) -> bool:
         """Acknowledge and delete a delivery; False if this consumer holds it no more."""
-        reply = await self._script("settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id)
+        reply = await self._script(
+            "settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id
+        )
         return _word(reply) == "settled"
 
     async def bury(
@@ -319,9 +413,21 @@ class World:
         """Move a delivery to the dead letters; with ``code`` its run fails in the same script."""
         kind = delivery.kind if delivery.kind in ("step", "workflow") else "unknown"
         reply = await self._script(
-            "bury_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, kind, run_id,
-            reason, detail, delivery.deliveries, code, payload, self.settings.retention_ms,
-        )  # fmt: skip
+            "bury_message",
+            delivery.partition,
+            self.clock(),
+            self.consumer,
+            delivery.stream,
+            delivery.entry_id,
+            kind,
+            run_id,
+            reason,
+            detail,
+            delivery.deliveries,
+            code,
+            payload,
+            self.settings.retention_ms,
+        )
         return _word(reply) == "buried"
 
     async def reclaim(self, stream: Stream, cursor: str, count: int) -> tuple[str, list[Delivery]] | None:
@@ -334,7 +440,10 @@ class World:
             if word == "no_group":
                 await self.queue.ensure_groups([stream], lost=True)
             return None
-        taken = [Delivery(*stream, entry.decode(), fields_of(fields), int(deliveries)) for entry, deliveries, fields in reply[2:]]
+        taken = [
+            Delivery(*stream, entry.decode(), fields_of(fields), int(deliveries))
+            for entry, deliveries, fields in reply[2:]
+        ]
         return reply[1].decode(), taken
 
     async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
@@ -358,7 +467,12 @@ def _claim(reply: Sequence[Any]) -> Claim:
     word = reply[0].decode()
     if word == "started":
         return Claim(
-            outcome=word, attempt=int(reply[1]), first_started_at=int(reply[2]), started_at=int(reply[3]), input=reply[4]
+            outcome=word,
+            attempt=int(reply[1]),
+            charged=int(reply[2]),
+            first_started_at=int(reply[3]),
+            started_at=int(reply[4]),
+            input=reply[5],
         )
     if word == "too_early":
         return Claim(outcome=word, wait_ms=int(reply[1]))
@@ -379,7 +493,9 @@ async def _open_namespace(connection: Connection) -> int:
         pipeline.hmget(key, "partitions", "data_version")
         return (await pipeline.execute())[2]
 
-    partitions, version = (int(value) for value in await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms))
+    partitions, version = (
+        int(value) for value in await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
+    )
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
     if settings.partitions is not None and settings.partitions != partitions:
         raise NamespaceMismatch(
@@ -387,6 +503,7 @@ async def _open_namespace(connection: Connection) -> int:
             f"set REDISWORLD_PARTITIONS={partitions} or leave it out"
         )
     if version > DATA_VERSION:
-        raise NamespaceMismatch(f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it")
+        raise NamespaceMismatch(
+            f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it"
+        )
     return partitions
-

@@ -1,0 +1,179 @@
+"""How does one started attempt of a step become a recorded outcome?"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import Any
+
+import msgspec
+
+from consumers.bodies import Bodies, Drained, step_info
+from consumers.leases import LeaseKeeper
+from consumers.slots import Slots
+from redisworld import failures, messages
+from redisworld.durations import parse_ms
+from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
+from redisworld.messages import RunContext, StepMessage
+from redisworld.observe import StepEnded, StepStarted, observe
+from redisworld.workflows import Step
+from redisworld.world import Completion, Delivery, Recorded, World
+
+log = logging.getLogger("redisworld")
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that has been started: fenced, logged, and ours until its token is taken from it."""
+
+    step: Step[..., Any]
+    run_id: str
+    workflow: str
+    step_id: str
+    token: str
+    attempt: int
+    charged: int
+    first_started_at: int
+    input: bytes
+    delivery: Delivery
+    message_id: str
+    context: RunContext
+    may_replay: bool
+    inline: bool = False
+    waited_ms: int = 0
+    trace_carrier: dict[str, str] | None = None
+
+
+class Attempts:
+    """Runs attempts; shared by the queued-step consumer and the orchestrator's inline steps."""
+
+    def __init__(self, world: World, bodies: Bodies, leases: LeaseKeeper, slots: Slots) -> None:
+        self._world = world
+        self._bodies = bodies
+        self._leases = leases
+        self._slots = slots
+
+    async def run(self, attempt: Attempt) -> Recorded:
+        """Run the body and record its outcome: exactly one completion, however often it has to be sent."""
+        a, started = attempt, time.monotonic()
+        info = step_info(a.run_id, a.step_id, a.step.name, a.attempt, a.first_started_at)
+        observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
+        self._leases.start(a.delivery, a.step.timeout_ms)
+        try:
+            result = await self._bodies.run(a.step, info, a.workflow, a.input, self._keep_slot)
+        except Drained:
+            completion = self._retry(
+                a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
+            )
+        except Exception as error:  # the edge of user code
+            completion = self._unsuccessful(a, error)
+        except (SystemExit, KeyboardInterrupt) as error:
+            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {type(error).__name__}"))
+        else:
+            completion = self._completion(a, "completed", result)
+        self._leases.rest(a.delivery)
+        recorded = await self._record(completion)
+        outcome = recorded.outcome if recorded.outcome in ("completed", "failed", "retrying") else "lost"
+        if outcome == "lost":
+            log.debug(
+                "outcome refused: run=%s step=%s attempt=%d answer=%s", a.run_id, a.step_id, a.attempt, recorded.outcome
+            )
+        observe(
+            StepEnded(
+                a.workflow,
+                a.step.name,
+                a.run_id,
+                a.step_id,
+                a.attempt,
+                outcome,
+                completion.cause,
+                time.monotonic() - started,
+            )
+        )
+        return recorded
+
+    def _keep_slot(self) -> Any:
+        """A timed-out thread goes on: it keeps a slot until it returns."""
+        self._slots.take()
+        return self._slots.release
+
+    async def _record(self, completion: Completion) -> Recorded:
+        while True:
+            try:
+                return await self._world.complete(completion)
+            except RedisUnavailable:  # a lost reply is asked again, never turned into a retry of the body
+                log.warning("outcome not recorded yet: run=%s step=%s", completion.run_id, completion.step_id)
+
+    def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
+        payload = failures.encode(failures.describe(error))
+        cause = "timeout" if isinstance(error, StepTimeout) else "error"
+        if failures.is_fatal(error) or a.charged > a.step.max_retries:
+            log.info(
+                "step failed: run=%s step=%s name=%s attempt=%d %r", a.run_id, a.step_id, a.step.name, a.attempt, error
+            )
+            return self._completion(a, "failed", payload, cause=cause)
+        delay_ms = _delay_ms(a, error)
+        log.info(
+            "step retrying: run=%s step=%s name=%s attempt=%d in=%dms %r",
+            a.run_id,
+            a.step_id,
+            a.step.name,
+            a.attempt,
+            delay_ms,
+            error,
+        )
+        return self._retry(a, cause, payload, delay_ms)
+
+    def _completion(self, a: Attempt, outcome: str, payload: bytes, *, cause: str = "") -> Completion:
+        return Completion(
+            run_id=a.run_id,
+            step_id=a.step_id,
+            token=a.token,
+            outcome=outcome,
+            cause=cause,
+            message_id=a.message_id,
+            delivery=a.delivery,
+            payload=payload,
+            may_replay=a.may_replay,
+            step_name=a.step.name,
+        )
+
+    def _retry(self, a: Attempt, cause: str, payload: bytes, delay_ms: int) -> Completion:
+        message = StepMessage(
+            message_id=a.step_id if a.inline else a.message_id,
+            run_id=a.run_id,
+            workflow_name=a.workflow,
+            step_id=a.step_id,
+            step_name=a.step.name,
+            run_context=a.context,
+            trace_carrier=a.trace_carrier,
+            requested_at=time.time_ns() // 1_000_000,
+            step_input=a.input if len(a.input) <= self._world.settings.step_input_limit else None,
+        )
+        deployment = self._world.pin(a.context.deployment_id).removeprefix("@")
+        return Completion(
+            run_id=a.run_id,
+            step_id=a.step_id,
+            token=a.token,
+            outcome="retrying",
+            cause=cause,
+            message_id=a.message_id,
+            delivery=a.delivery,
+            payload=payload,
+            may_replay=False,
+            delay_ms=delay_ms,
+            step_name=a.step.name,
+            target=a.delivery.partition.short(a.delivery.partition.steps(a.step.queue, deployment)),
+            message=messages.encode(message),
+        )
+
+
+def _delay_ms(a: Attempt, error: Exception) -> int:
+    if isinstance(error, RetryableError):
+        try:
+            return max(1, parse_ms(error.retry_after))
+        except InvalidInput:
+            log.warning(
+                "step %s: retry_after=%r cannot be read, using the step's backoff", a.step.name, error.retry_after
+            )
+    return a.step.backoff.delay_ms(a.charged, random.Random())

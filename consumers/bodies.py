@@ -1,0 +1,133 @@
+"""How does the body of a step run: in the loop or in a thread, within its timeout, until a drain wants it back?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from redisworld.errors import StepTimeout
+from redisworld.metadata import StepInfo, WorkflowInfo, current_step, current_workflow
+from redisworld.workflows import Step
+
+
+class Drained(Exception):
+    """The body was cancelled because its worker shuts down."""
+
+
+class Bodies:
+    """The bodies that run in this process. ``threads`` bounds the synchronous ones."""
+
+    def __init__(self, threads: int) -> None:
+        self._limiter = anyio.CapacityLimiter(threads)
+        self._scopes: set[anyio.CancelScope] = set()
+        self._draining = False
+
+    @property
+    def running(self) -> int:
+        """How many bodies run now."""
+        return len(self._scopes)
+
+    def drain(self) -> None:
+        """Cancel all bodies; each raises Drained where it is awaited."""
+        self._draining = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def run(
+        self,
+        step: Step[..., Any],
+        info: StepInfo,
+        workflow: str,
+        data: bytes,
+        keep_slot: Callable[[], Callable[[], None]],
+    ) -> bytes:
+        """Decode the arguments, run the body once and encode its result.
+
+        Raises what the body raises, InvalidArguments and InvalidValue for what does not fit, StepTimeout, Drained.
+        ``keep_slot`` is asked when a timed-out thread goes on; what it returns is called when that thread ends.
+        """
+        args, kwargs = step.signature.decode_call(data)
+        step_token, workflow_token = current_step.set(info), current_workflow.set(WorkflowInfo(info.run_id, workflow))
+        try:
+            with anyio.CancelScope() as scope:
+                self._scopes.add(scope)
+                try:
+                    result = await self._within(step, args, kwargs, keep_slot)
+                    return step.signature.encode_result(result)
+                except asyncio.CancelledError as error:
+                    if not scope.cancel_called and not _cancelling():
+                        raise RuntimeError("the step's body raised CancelledError by itself") from error
+                    raise
+                finally:
+                    self._scopes.discard(scope)
+            raise Drained
+        finally:
+            current_step.reset(step_token)
+            current_workflow.reset(workflow_token)
+
+    async def _within(
+        self,
+        step: Step[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keep_slot: Callable[[], Callable[[], None]],
+    ) -> Any:
+        seconds = step.timeout_ms / 1000 if step.timeout_ms is not None else None
+        if step.is_async:
+            with anyio.move_on_after(seconds) as limit:
+                return await step.func(*args, **kwargs)
+        else:
+            thread = _Thread(partial(step.func, *args, **kwargs))
+            with anyio.move_on_after(seconds) as limit:
+                try:
+                    return await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
+                except asyncio.CancelledError:
+                    thread.abandon(keep_slot())
+                    raise
+        if limit.cancelled_caught:
+            raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {seconds:g} s")
+        return None
+
+
+class _Thread:
+    """A synchronous body; after ``abandon`` it says when it has really ended."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._done = False
+        self._when_done: Callable[[], None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def run(self) -> Any:
+        try:
+            return self._call()
+        finally:
+            self._loop.call_soon_threadsafe(self._finish)
+
+    def abandon(self, when_done: Callable[[], None]) -> None:
+        """Call ``when_done`` on the loop once the thread has returned."""
+        if self._done:
+            when_done()
+        else:
+            self._when_done = when_done
+
+    def _finish(self) -> None:
+        self._done = True
+        if self._when_done:
+            self._when_done()
+
+
+def _cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def step_info(run_id: str, step_id: str, name: str, attempt: int, first_started_ms: int) -> StepInfo:
+    """Metadata of an attempt; ``first_started_ms`` is the start of the first one."""
+    return StepInfo(run_id, step_id, name, attempt, datetime.fromtimestamp(first_started_ms / 1000, tz=UTC))

@@ -1,0 +1,94 @@
+"""What becomes of a message that this worker cannot process now? (design sections 6 and 11)
+
+It goes back with growing delays for a worker that can, and to the dead letters after a limit. Never acknowledged as
+done, never redelivered for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from redisworld import failures
+from redisworld.errors import ErrorInfo
+from redisworld.messages import StepMessage, WorkflowMessage, moved
+from redisworld.observe import MessageBuried, MessageMoved, observe
+from redisworld.world import Delivery, World
+
+log = logging.getLogger("redisworld")
+
+_NAME_DELAYS_MS = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
+"""For what only another worker can process: unknown names, newer spec versions."""
+_DATA_DELAYS_MS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
+"""For what another write will soon make possible: a step or run that is not there yet."""
+
+
+async def refuse(
+    world: World, delivery: Delivery, message: StepMessage | WorkflowMessage, *, reason: str, detail: str
+) -> None:
+    """Hand the message back with a growing delay; to the dead letters when its limit is over.
+
+    A name or spec version this worker does not know has ``refused_limit_ms``: somebody may deploy. A run or step
+    that does not exist has ``max_deliveries`` too.
+    """
+    settings = world.settings
+    now = entry_ms(delivery)
+    after = moved(message, refused_at=now)
+    refusals = message.deliveries
+    data_missing = reason in ("not_found", "missing")
+    over = now - (after.first_refused_at or now) >= settings.refused_limit_ms
+    if over or (data_missing and refusals >= settings.max_deliveries):
+        await bury(world, delivery, run_id=message.run_id, reason=reason, detail=detail)
+        return
+    delays = _DATA_DELAYS_MS if data_missing else _NAME_DELAYS_MS
+    await world.move(delivery, message, after, target=delivery.stream, delay_ms=delays[min(refusals, len(delays)) - 1])
+    observe(MessageMoved(delivery.kind, reason))
+    log.info("handed back: run=%s reason=%s deliveries=%d %s", message.run_id, reason, message.deliveries, detail)
+
+
+async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "") -> None:
+    """Move a delivery to the dead letters; with ``code`` its run fails with it."""
+    payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
+    if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
+        observe(
+            MessageBuried(
+                delivery.kind if delivery.kind in ("step", "workflow") else "unknown", reason, delivery.entry_id
+            )
+        )
+        log.error("dead letter: run=%s entry=%s reason=%s %s", run_id or "-", delivery.entry_id, reason, detail)
+
+
+async def bury_poison(world: World, delivery: Delivery) -> bool:
+    """Bury what has been delivered too often, and fail its run. True if it was poison."""
+    limit = world.settings.max_deliveries
+    if delivery.deliveries <= limit:
+        return False
+    await bury(
+        world,
+        delivery,
+        run_id=delivery.text("run"),
+        reason="max_deliveries",
+        code="MAX_DELIVERIES_EXCEEDED",
+        detail=f"the message was delivered {delivery.deliveries} times without being processed (limit {limit})",
+    )
+    return True
+
+
+def entry_ms(delivery: Delivery) -> int:
+    """Redis time at which the entry was published: the only clock that all workers share."""
+    return int(delivery.entry_id.partition("-")[0])
+
+
+def as_recovery(message: StepMessage | WorkflowMessage, *, message_id: str, recoveries: int) -> WorkflowMessage:
+    """A wake for the same run that counts its recovery replays in ``deliveries``."""
+    if isinstance(message, WorkflowMessage):
+        return msgspec.structs.replace(message, reason="recovery", run_input=None, deliveries=recoveries)
+    return WorkflowMessage(
+        message_id=message_id,
+        run_id=message.run_id,
+        workflow_name=message.workflow_name,
+        reason="recovery",
+        deliveries=recoveries,
+        trace_carrier=message.trace_carrier,
+    )

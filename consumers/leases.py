@@ -1,0 +1,144 @@
+"""How does a delivery stay ours while its body runs, and how is it given away when this process is stuck?
+
+Renewal runs in a thread with a connection of its own, so that a body which blocks the event loop does not lose its
+lease. The thread also watches the loop: what has not started when the loop stands still goes back to the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+
+import msgspec
+
+from redisworld.errors import RedisUnavailable
+from redisworld.keys import Partition
+from redisworld.observe import LeaseLost, observe
+from redisworld.world import Delivery, Renewal, World
+
+log = logging.getLogger("redisworld")
+
+
+class _Hold(msgspec.Struct):
+    delivery: Delivery
+    started: bool = False
+    renew_until: float | None = None
+    lost: bool = False
+
+
+class LeaseKeeper:
+    """Holds the leases of this process. A context manager; its thread lives as long as the context."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lease = world.settings.lease_ms / 1000
+        self._blocked_limit = world.settings.max_blocked_loop_ms / 1000
+        self._holds: dict[tuple[Partition, str, str], _Hold] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._ticked = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="redisworld-leases", daemon=True)
+
+    def __enter__(self) -> LeaseKeeper:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=self._lease)
+
+    def tick(self) -> None:
+        """The event loop says that it moves."""
+        self._ticked = time.monotonic()
+
+    @property
+    def stalled_s(self) -> float:
+        """How long the event loop has not moved."""
+        return time.monotonic() - self._ticked
+
+    def hold(self, delivery: Delivery) -> bool:
+        """Keep a delivery; False if this process keeps it already (its own reclaim found it)."""
+        with self._lock:
+            key = _key(delivery)
+            if key in self._holds:
+                return False
+            self._holds[key] = _Hold(delivery)
+            return True
+
+    def start(self, delivery: Delivery, timeout_ms: int | None) -> None:
+        """Its body starts; renewal ends when the timeout is over, whatever the body does."""
+        with self._lock:
+            if hold := self._holds.get(_key(delivery)):
+                hold.started = True
+                hold.renew_until = time.monotonic() + timeout_ms / 1000 if timeout_ms is not None else None
+
+    def rest(self, delivery: Delivery) -> None:
+        """Its body has ended; the delivery is kept for what follows."""
+        with self._lock:
+            if hold := self._holds.get(_key(delivery)):
+                hold.renew_until = None
+
+    def release(self, delivery: Delivery) -> None:
+        """The delivery is settled, or given up."""
+        with self._lock:
+            self._holds.pop(_key(delivery), None)
+
+    def lost(self, delivery: Delivery) -> bool:
+        """Whether the delivery is known to be somebody else's."""
+        with self._lock:
+            hold = self._holds.get(_key(delivery))
+            return hold is None or hold.lost
+
+    def _run(self) -> None:
+        renewal = Renewal(self._world.connection, self._world.consumer)
+        try:
+            while not self._stop.wait(self._lease / 3):
+                try:
+                    self.renew(renewal)
+                except RedisUnavailable as error:
+                    log.debug("%s; trying again", error)
+        finally:
+            renewal.close()
+
+    def renew(self, renewal: Renewal) -> None:
+        """One round of renewals, and of giving back when the loop stands still. Raises RedisUnavailable."""
+        now, stalled = time.monotonic(), self.stalled_s
+        with self._lock:
+            holds = [hold for hold in self._holds.values() if not hold.lost]
+        for hold in holds:
+            if not hold.started and stalled > self._lease / 3:
+                renewal.give_back(hold.delivery)
+                self._mark_lost(hold)
+        for partition in self._world.partitions:
+            mine = [
+                hold
+                for hold in holds
+                if hold.delivery.partition == partition and not hold.lost and self._renewable(hold, now, stalled)
+            ]
+            if not mine:
+                continue
+            lost = renewal.renew(partition, [hold.delivery for hold in mine])
+            for hold in mine:
+                if hold.delivery.entry_id in lost:
+                    self._mark_lost(hold)
+
+    def _renewable(self, hold: _Hold, now: float, stalled: float) -> bool:
+        if hold.renew_until is not None:
+            return now < hold.renew_until
+        return stalled < self._blocked_limit
+
+    def _mark_lost(self, hold: _Hold) -> None:
+        with self._lock:
+            # settled between the snapshot and now is no loss
+            if self._holds.get(_key(hold.delivery)) is not hold:
+                return
+            hold.lost = True
+        observe(LeaseLost(hold.delivery.entry_id))
+
+
+def _key(delivery: Delivery) -> tuple[Partition, str, str]:
+    return delivery.partition, delivery.stream, delivery.entry_id

@@ -1,0 +1,100 @@
+"""What does one replay pass ask Redis to write, as commit_pass takes it, and in which chunks?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from redisworld import failures, messages
+from redisworld.errors import ErrorInfo
+from redisworld.messages import RunContext, StepMessage
+from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
+from redisworld.world import Delivery, World
+
+Item = list[str | bytes | int]
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The immutable facts of a run that its messages carry."""
+
+    run_id: str
+    workflow: str
+    context: RunContext
+    trace_carrier: dict[str, str] | None = None
+
+
+class Inline(msgspec.Struct, frozen=True):
+    """The new step that the committing worker runs itself, and the token of that attempt."""
+
+    step: CreateStep
+    token: str
+
+
+def chunks(
+    world: World, delivery: Delivery, run: Identity, asked: Pass, inline: Inline | None
+) -> Iterator[tuple[list[str | bytes | int], bool]]:
+    """The arguments of each commit_pass call, and whether it is the last.
+
+    Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
+    seals groups, sets ``replayed_to`` and settles.
+    """
+    settings = world.settings
+    chunk: list[str | bytes | int] = []
+    steps = size = 0
+    for step in asked.steps:
+        if inline is not None and step.id == inline.step.id:
+            continue
+        item = _step(world, delivery, run, step)
+        weight = sum(len(part) for part in item if isinstance(part, (str, bytes)))
+        if steps and (steps >= settings.chunk_steps or size + weight > settings.chunk_bytes):
+            yield chunk, False
+            chunk, steps, size = [], 0, 0
+        chunk += item
+        steps += 1
+        size += weight
+    if inline is not None:
+        chunk += ["inline", *_step(world, delivery, run, inline.step)[1:], inline.token]
+    for wait in asked.waits:
+        chunk += ["wait", wait.id, wait.due_ms]
+    for dropped in asked.cancelled_waits:
+        chunk += ["unwait", dropped.id]
+    for assigned in asked.assigns:
+        chunk += ["assign", assigned.step_id, assigned.group]
+    for group in asked.groups:
+        chunk += ["seal", group.id, group.mode]
+    if asked.outcome is not None:
+        chunk += ending(asked.outcome)
+    yield chunk, True
+
+
+def ending(outcome: Outcome) -> Item:
+    """The terminal item."""
+    if isinstance(outcome, Completed):
+        return ["end", "run_completed", "", outcome.result]
+    if isinstance(outcome, Cancelled):
+        return ["end", "run_cancelled", "", b""]
+    return failure(outcome.error)
+
+
+def failure(error: ErrorInfo) -> Item:
+    """The terminal item of a run that failed with this error."""
+    return ["end", "run_failed", error.code or "USER_ERROR", failures.encode(error)]
+
+
+def _step(world: World, delivery: Delivery, run: Identity, step: CreateStep) -> Item:
+    message = StepMessage(
+        message_id=step.id,
+        run_id=run.run_id,
+        workflow_name=run.workflow,
+        step_id=step.id,
+        step_name=step.name,
+        run_context=run.context,
+        requested_at=time.time_ns() // 1_000_000,
+        trace_carrier=run.trace_carrier,
+        step_input=step.input if len(step.input) <= world.settings.step_input_limit else None,
+    )
+    deployment = world.pin(run.context.deployment_id).removeprefix("@")
+    target = delivery.partition.short(delivery.partition.steps(step.queue, deployment))
+    return ["step", step.id, step.name, step.group, target, messages.encode(message), step.input]

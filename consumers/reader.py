@@ -1,0 +1,64 @@
+"""How are streams read so that a fan-out arrives in full batches and no worker hoards? (design section 11)
+
+COUNT is per stream, so streams that had something are polled in rotation with COUNT = free slots. Only when all
+are empty one blocking read on all of them, with COUNT 1, says which has something next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+
+from consumers.health import Health
+from consumers.slots import Slots
+from redisworld.errors import RedisUnavailable
+from redisworld.world import Delivery, Stream, World
+
+log = logging.getLogger("redisworld")
+
+_PAUSE_S = 0.5
+"""After a failed read; a tenth of what readiness allows."""
+
+
+class Reader:
+    """Reads the streams of one kind while slots are free, and hands each delivery over."""
+
+    def __init__(
+        self, world: World, streams: list[Stream], slots: Slots, health: Health, accept: Callable[[Delivery], None]
+    ) -> None:
+        self._world = world
+        self._streams = streams
+        self._slots = slots
+        self._health = health
+        self._accept = accept
+        self._busy: deque[Stream] = deque()
+
+    async def run(self, stopping: Callable[[], bool]) -> None:
+        """Read until ``stopping``; a read that is blocked then runs out by itself, it is never cancelled."""
+        while not stopping():
+            try:
+                await self.tick()
+            except RedisUnavailable as error:
+                self._health.read_failed(error)
+                await anyio.sleep(_PAUSE_S)
+
+    async def tick(self) -> None:
+        """One read. Raises RedisUnavailable."""
+        await self._slots.wait_free()
+        if (free := self._slots.free) <= 0:
+            self._health.read_done()  # saturated is not stuck
+            return
+        if self._busy:
+            stream = self._busy.popleft()
+            deliveries = await self._world.queue.read([stream], count=free)
+            if deliveries:
+                self._busy.append(stream)
+        else:
+            deliveries = await self._world.queue.read(self._streams, count=1, block_ms=self._world.settings.block_ms)
+            self._busy.extend(dict.fromkeys((delivery.partition, delivery.stream) for delivery in deliveries))
+        self._health.read_done()
+        for delivery in deliveries:
+            self._accept(delivery)

@@ -1,0 +1,57 @@
+"""What does a worker answer over HTTP? /metrics, /healthz and /readyz, from a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+from consumers.health import Health
+from redisworld.errors import InvalidInput
+from redisworld.metrics import CONTENT_TYPE, Metrics
+
+
+class Server:
+    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one."""
+
+    def __init__(self, host: str, port: int, *, metrics: Metrics, health: Health) -> None:
+        routes: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+            "/metrics": lambda: (200, CONTENT_TYPE, metrics.exposition()),
+            "/healthz": lambda: _verdict(health.alive()),
+            "/readyz": lambda: _verdict(health.ready()),
+        }
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                route = routes.get(self.path.partition("?")[0])
+                status, kind, body = route() if route else (404, "text/plain", b"try /metrics, /healthz or /readyz\n")
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Probes and scrapes are no news."""
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InvalidInput(f"cannot serve metrics on {host}:{port}: {error}") from error
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+
+    def __enter__(self) -> Server:
+        threading.Thread(target=self._server.serve_forever, name="redisworld-http", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _verdict(problem: str | None) -> tuple[int, str, bytes]:
+    return (200, "text/plain", b"ok\n") if problem is None else (503, "text/plain", f"{problem}\n".encode())

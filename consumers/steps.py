@@ -1,0 +1,172 @@
+"""How does a queued step message become a recorded outcome? (design section 9)"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from consumers.attempts import Attempt, Attempts
+from consumers.handback import bury, entry_ms, refuse
+from consumers.workflows import Orchestrator
+from redisworld.errors import RunNotFound
+from redisworld.messages import RunContext, StepMessage, moved
+from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, observe
+from redisworld.workflows import Workflows
+from redisworld.world import Claim, ClaimItem, Delivery, World
+
+log = logging.getLogger("redisworld")
+
+_REROUTE_DELAYS_MS = (1_000, 2_000, 4_000)
+
+
+class StepConsumer:
+    """Processes step messages: prologue, deployment guard, claim, body, outcome, and the run's continuation."""
+
+    def __init__(self, world: World, app: Workflows, attempts: Attempts, orchestrator: Orchestrator) -> None:
+        self._world = world
+        self._app = app
+        self._attempts = attempts
+        self._orchestrator = orchestrator
+
+    async def process(self, delivery: Delivery, message: StepMessage) -> None:
+        """Process one delivery to its end: settled, moved, buried, or the run continued."""
+        context = await self._prologue(delivery, message)
+        if context is None or not await self._deployment_fits(delivery, message, context):
+            return
+        step = self._app.steps.get(message.step_name)
+        if step is None:
+            await refuse(
+                self._world,
+                delivery,
+                message,
+                reason="unknown_name",
+                detail=f"no step {message.step_name!r} is registered in this worker",
+            )
+            return
+        may_replay = self._orchestrator.may_replay(message.workflow_name, context.deployment_id)
+        item = ClaimItem(
+            run_id=message.run_id,
+            step_id=message.step_id,
+            token=self._world.next_token(),
+            message_id=message.message_id,
+            delivery=delivery,
+            attempts_allowed=step.max_retries + 1,
+            may_replay=may_replay,
+            step_name=message.step_name,
+            input=message.step_input,
+            # a redelivery ensures at once; a first delivery only when the bare claim says missing
+            ensure=message.step_input is not None and (message.deliveries > 1 or delivery.deliveries > 1),
+        )
+        claim = await self._world.claim(item)
+        if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
+            claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
+        observe(StepClaimed(claim.outcome, message.run_id, message.step_id, message.step_name))
+        if claim.outcome != "started":
+            await self._not_started(delivery, message, claim)
+            return
+        recorded = await self._attempts.run(
+            Attempt(
+                step=step,
+                run_id=message.run_id,
+                workflow=message.workflow_name,
+                step_id=message.step_id,
+                token=item.token,
+                attempt=claim.attempt,
+                charged=claim.charged,
+                first_started_at=claim.first_started_at,
+                input=message.step_input if message.step_input is not None else claim.input or b"",
+                delivery=delivery,
+                message_id=message.message_id,
+                context=context,
+                may_replay=may_replay,
+                waited_ms=max(0, claim.started_at - entry_ms(delivery)),
+                trace_carrier=message.trace_carrier,
+            )
+        )
+        if recorded.detail == "responsible":
+            await self._orchestrator.continue_run(delivery, message, fetched_for="last_completer")
+
+    async def _prologue(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
+        """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with."""
+        if message.run_context is not None:
+            observe(PrologueTaken("run_context", message.run_id, message.step_id))
+            return message.run_context
+        observe(PrologueTaken("runs_get", message.run_id, message.step_id))
+        try:
+            row = await self._world.row(message.run_id)
+        except RunNotFound as error:
+            await refuse(self._world, delivery, message, reason="not_found", detail=str(error))
+            return None
+        if row.status.terminal:  # pending is a stale read, not an end
+            log.debug("prologue: run is over: run=%s status=%s step=%s", row.run_id, row.status, message.step_id)
+            await self._world.settle(delivery)
+            return None
+        return RunContext(
+            deployment_id=row.deployment,
+            spec_version=row.spec_version,
+            started_at=row.started_at or None,
+            root_run_id=row.root_run_id or row.run_id,
+        )
+
+    async def _deployment_fits(self, delivery: Delivery, message: StepMessage, context: RunContext) -> bool:
+        """Re-route a message of another deployment, with all it carries; after three hops its run fails."""
+        settings = self._world.settings
+        if not settings.affinity or context.deployment_id in ("", settings.deployment):
+            return True
+        hops = message.deployment_mismatch_retry_count
+        if hops >= len(_REROUTE_DELAYS_MS):
+            await bury(
+                self._world,
+                delivery,
+                run_id=message.run_id,
+                reason="deployment_mismatch",
+                code="DEPLOYMENT_MISMATCH",
+                detail=f"run belongs to deployment {context.deployment_id!r}; deployment {settings.deployment!r} met it "
+                f"again after {hops} re-routes",
+            )
+            return False
+        step = self._app.steps.get(message.step_name)
+        stream = delivery.partition.steps(step.queue if step else "", context.deployment_id)
+        rerouted = msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1)
+        await self._world.move(
+            delivery, message, rerouted, target=delivery.partition.short(stream), delay_ms=_REROUTE_DELAYS_MS[hops]
+        )
+        observe(MessageMoved("step", "reroute"))
+        return False
+
+    async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:
+        match claim.outcome:
+            case "gone" | "stale":
+                log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
+            case "skipped" | "exhausted" if claim.detail in ("responsible", "owned"):
+                # a crash between a completion and its replay, or in the body of an inline step this message owns
+                reason = "redelivery" if claim.outcome == "skipped" else "last_completer"
+                await self._orchestrator.continue_run(delivery, message, fetched_for=reason)
+            case "skipped" | "exhausted":
+                log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
+            case "too_early":
+                await self._world.move(
+                    delivery, message, moved(message), target=delivery.stream, delay_ms=max(1, claim.wait_ms)
+                )
+                observe(MessageMoved("step", "too_early"))
+            case "missing":
+                await refuse(
+                    self._world,
+                    delivery,
+                    message,
+                    reason="missing",
+                    detail=f"the run has no step {message.step_id!r} and the message carries no input to create it",
+                )
+            case "not_found":
+                await refuse(
+                    self._world, delivery, message, reason="not_found", detail=f"there is no run {message.run_id!r}"
+                )
+            case _:
+                await bury(
+                    self._world,
+                    delivery,
+                    run_id=message.run_id,
+                    reason="broken",
+                    detail=f"the claim answered {claim.outcome}: {claim.detail}",
+                )

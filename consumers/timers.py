@@ -1,0 +1,68 @@
+"""How do due timers and delayed messages happen on time without polling?
+
+The promotion says when the next one is due, and a nudge tells when something becomes due earlier: the loop sleeps
+exactly until then. Every worker does this; the script makes a repeat harmless.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import anyio
+
+from redisworld.errors import RedisUnavailable
+from redisworld.observe import TimersPromoted, observe
+from redisworld.world import World
+
+_BATCH = 100
+_PAUSE_S = 0.5
+
+
+class Timers:
+    """Promotes what is due in all partitions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._due = dict.fromkeys(world.partitions, 0.0)
+        self._nudged = anyio.Event()
+
+    async def run(self, stopping: Callable[[], bool]) -> None:
+        """Promote until ``stopping``."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen, stopping)
+            while not stopping():
+                try:
+                    await self.tick()
+                except RedisUnavailable:
+                    await anyio.sleep(_PAUSE_S)
+                # our own clock wakes to the millisecond; a blocking read's timeout is up to 100 ms late
+                with anyio.move_on_after(min(self._due.values()) - time.monotonic()):
+                    await self._nudged.wait()
+
+    async def tick(self) -> None:
+        """Promote everything that is due now. Raises RedisUnavailable."""
+        self._nudged = anyio.Event()
+        for partition in self._world.partitions:
+            if self._due[partition] > time.monotonic():
+                continue
+            wait_ms: int | None = 0
+            while wait_ms == 0:
+                wait_ms, late = await self._world.promote(partition, _BATCH)
+                if late:
+                    observe(TimersPromoted(tuple(late)))
+            longest = self._world.settings.timer_poll_ms
+            self._due[partition] = time.monotonic() + min(longest if wait_ms is None else wait_ms, longest) / 1000
+
+    async def _listen(self, stopping: Callable[[], bool]) -> None:
+        seen = dict.fromkeys(self._world.partitions, "0-0")
+        while not stopping():
+            before = dict(seen)
+            try:
+                await self._world.queue.wait_nudge(seen, self._world.settings.block_ms)
+            except RedisUnavailable:
+                await anyio.sleep(_PAUSE_S)
+            for partition, last in seen.items():
+                if last != before[partition]:
+                    self._due[partition] = 0.0
+                    self._nudged.set()

@@ -1,0 +1,220 @@
+"""How do the loops become one worker, and how does it stop without losing or repeating anything?
+
+A drain: stop reading, let running bodies finish within the grace, hand back what has not started, then cancel the
+rest and hand it back without charging its retry budget.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterable
+
+import anyio
+import anyio.abc
+import msgspec
+
+from consumers.attempts import Attempts
+from consumers.bodies import Bodies
+from consumers.handback import bury, bury_poison, refuse
+from consumers.health import Health
+from consumers.leases import LeaseKeeper
+from consumers.reader import Reader
+from consumers.reclaim import Reclaimer
+from consumers.slots import Slots
+from consumers.steps import StepConsumer
+from consumers.timers import Timers
+from consumers.workflows import Orchestrator
+from redisworld import messages
+from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.messages import StepMessage, WorkflowMessage
+from redisworld.observe import MessageMoved, MessageRead, observe
+from redisworld.settings import SPEC_VERSION
+from redisworld.workflows import Workflows
+from redisworld.world import Delivery, Stream, World
+
+log = logging.getLogger("redisworld")
+
+_TICK_S = 0.05
+
+
+class Worker:
+    """Runs the workflows and steps of an application until ``stop`` is called.
+
+    ``queues`` are the named queues whose steps it takes besides those of ``app``'s default one; None takes all that
+    the application names.
+    """
+
+    def __init__(self, world: World, app: Workflows, *, queues: Iterable[str] | None = None) -> None:
+        settings = world.settings
+        self._world = world
+        self._app = app
+        named = {step.queue for step in app.steps.values()} if queues is None else set(queues)
+        self._queues = frozenset(named | {""})
+        self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000)
+        self._leases = LeaseKeeper(world)
+        self._step_slots = Slots("step", settings.concurrency)
+        self._replay_slots = Slots("workflow", settings.replay_concurrency)
+        self._bodies = Bodies(settings.concurrency)
+        attempts = Attempts(world, self._bodies, self._leases, self._step_slots)
+        self._orchestrator = Orchestrator(
+            world,
+            app,
+            attempts,
+            step_slots=self._step_slots,
+            replay_slots=self._replay_slots,
+            queues=self._queues,
+            stopping=lambda: self._stopping,
+        )
+        self._steps = StepConsumer(world, app, attempts, self._orchestrator)
+        self._stopping = False
+        self._stopped = anyio.Event()
+        self._handlers: anyio.abc.TaskGroup | None = None
+
+    def stop(self) -> None:
+        """Begin to drain. A repeat changes nothing."""
+        if not self._stopping:
+            log.info("draining: %d bodies running", self._bodies.running)
+        self._stopping = self.health.stopping = True
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Work until ``stop``, then drain. Returns when nothing is held any more."""
+        step_streams, workflow_streams = self._streams()
+        slots = dict.fromkeys(step_streams, self._step_slots) | dict.fromkeys(workflow_streams, self._replay_slots)
+        await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
+        readers = (
+            Reader(self._world, step_streams, self._step_slots, self.health, self._accept),
+            Reader(self._world, workflow_streams, self._replay_slots, self.health, self._accept),
+        )
+        loops = (*readers, Timers(self._world), Reclaimer(self._world, slots, self._accept))
+        log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
+        with self._leases:
+            async with anyio.create_task_group() as handlers, anyio.create_task_group() as background:
+                self._handlers = handlers
+                background.start_soon(self._tick)
+                async with anyio.create_task_group() as reading:
+                    for loop in loops:
+                        reading.start_soon(loop.run, lambda: self._stopping)
+                    await self._stopped.wait()
+                    await self._let_bodies_finish()
+                while self._step_slots.taken or self._replay_slots.taken:
+                    await anyio.sleep(0.01)
+                background.cancel_scope.cancel()
+        await self._leave([*step_streams, *workflow_streams])
+        log.info("worker stopped")
+
+    def _streams(self) -> tuple[list[Stream], list[Stream]]:
+        settings = self._world.settings
+        deployments = ["", settings.deployment] if settings.affinity else [""]
+        steps, workflows = [], []
+        for partition in self._world.partitions:
+            for deployment in deployments:
+                workflows.append((partition, partition.short(partition.workflows(deployment))))
+                for queue in sorted(self._queues):
+                    steps.append((partition, partition.short(partition.steps(queue, deployment))))
+        return steps, workflows
+
+    async def _tick(self) -> None:
+        while True:
+            self._leases.tick()
+            self.health.tick()
+            await anyio.sleep(_TICK_S)
+
+    async def _let_bodies_finish(self) -> None:
+        with anyio.move_on_after(self._world.settings.grace_ms / 1000):
+            while self._bodies.running:
+                await anyio.sleep(0.01)
+        if self._bodies.running:
+            log.warning("grace is over: handing back %d running bodies", self._bodies.running)
+        self._bodies.drain()
+
+    async def _leave(self, streams: list[Stream]) -> None:
+        for stream in streams:
+            try:
+                await self._world.remove_consumer(stream, self._world.consumer)
+            except RedisUnavailable as error:
+                log.warning("consumer not removed, another worker will: %s", error)
+                return
+
+    def _accept(self, delivery: Delivery) -> None:
+        """Take a delivery into work; one that this process works on already is only renewed."""
+        if self._handlers is None or not self._leases.hold(delivery):
+            return
+        if delivery.deliveries == 1:
+            observe(MessageRead(delivery.kind, "first", 1))
+        slots = self._step_slots if delivery.kind == "step" else self._replay_slots
+        slots.take()
+        self._handlers.start_soon(self._handle, delivery, slots)
+
+    async def _handle(self, delivery: Delivery, slots: Slots) -> None:
+        try:
+            await self._process(delivery)
+        except RedisUnavailable as error:
+            log.warning("delivery left for its lease to end: entry=%s %s", delivery.entry_id, error)
+        except MalformedMessage as error:
+            await self._quietly_bury(delivery, "broken", str(error))
+        except Exception:  # the top of a loop: one bad delivery must not end the worker
+            log.exception(
+                "delivery failed, it comes back after its lease: entry=%s run=%s",
+                delivery.entry_id,
+                delivery.text("run"),
+            )
+        finally:
+            self._leases.release(delivery)
+            slots.release()
+
+    async def _quietly_bury(self, delivery: Delivery, reason: str, detail: str) -> None:
+        try:
+            await bury(self._world, delivery, run_id=delivery.text("run"), reason=reason, detail=detail)
+        except RedisUnavailable as error:
+            log.warning("not buried yet: entry=%s %s", delivery.entry_id, error)
+
+    async def _process(self, delivery: Delivery) -> None:
+        if await bury_poison(self._world, delivery):
+            return
+        spec = delivery.text("spec")
+        newer = spec.isdigit() and int(spec) > SPEC_VERSION
+        try:
+            message = messages.decode(delivery.fields.get("msg", b""))
+        except MalformedMessage as error:
+            if newer:  # it belongs to a newer worker; we cannot count its deliveries, its lease does
+                log.info("left for a newer worker: entry=%s spec=%s", delivery.entry_id, spec)
+                return
+            await bury(self._world, delivery, run_id="", reason="undecodable", detail=str(error))
+            return
+        if newer:
+            detail = f"spec version {spec} is newer than this worker's {SPEC_VERSION}"
+            await refuse(self._world, delivery, message, reason="newer_spec", detail=detail)
+        elif self._stopping:
+            await self._hand_back(delivery, message)
+        elif isinstance(message, StepMessage):
+            await self._steps.process(delivery, message)
+        else:
+            await self._orchestrator.process(delivery, message)
+
+    async def _hand_back(self, delivery: Delivery, message: StepMessage | WorkflowMessage) -> None:
+        """A delivery that came while draining goes back at once; nothing of it has started."""
+        again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
+        await self._world.move(delivery, message, again, target=delivery.stream)
+        observe(MessageMoved(delivery.kind, "drain"))
+
+
+async def run_until_signalled(worker: Worker) -> None:
+    """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def listen() -> None:
+                signalled = False
+                async for _ in signals:
+                    if signalled:
+                        log.warning("second signal: ending at once")
+                        os._exit(1)
+                    signalled = True
+                    worker.stop()
+
+            tasks.start_soon(listen)
+            await worker.run()
+            tasks.cancel_scope.cancel()

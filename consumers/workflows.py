@@ -1,0 +1,409 @@
+"""How does a responsible message continue its run? (design section 10)
+
+Load, deliver the new events to the body one at a time, commit what it asks for in one script; run a step inline
+where the commit says so; again, until the run waits for something that others will report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from consumers.attempts import Attempt, Attempts
+from consumers.handback import as_recovery, refuse
+from consumers.passes import Identity, Inline, chunks, failure
+from consumers.slots import Slots
+from redisworld import events
+from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
+from redisworld.events import Event, EventKind, RunCreated
+from redisworld.messages import RunContext, StepMessage, WorkflowMessage
+from redisworld.observe import MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
+from redisworld.replay import Instance, Pass
+from redisworld.workflows import Workflow, Workflows
+from redisworld.world import ClaimItem, Committed, Delivery, Loaded, World
+
+log = logging.getLogger("redisworld")
+
+MAX_RECOVERIES = 3
+"""Replays of a run that diverged, before it fails: a deployment may still be rolling."""
+_RECOVERY_DELAY_MS = 1_000
+_EVENTS_PER_TURN = 1_000
+"""A long replay lets the worker's loop run after so many events."""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """One responsible message at work."""
+
+    delivery: Delivery
+    message: StepMessage | WorkflowMessage
+    workflow: Workflow[..., object]
+    trigger: str
+
+    @property
+    def run_id(self) -> str:
+        return self.message.run_id
+
+
+class _Live(msgspec.Struct):
+    """A body in memory, and what its next commit must know."""
+
+    instance: Instance
+    identity: Identity
+    replayed_to: int
+    created_at: int
+    events: int = 0
+
+
+class Orchestrator:
+    """Continues runs; used for wakes, by last completers, and to recover inline steps."""
+
+    def __init__(
+        self,
+        world: World,
+        app: Workflows,
+        attempts: Attempts,
+        *,
+        step_slots: Slots,
+        replay_slots: Slots,
+        queues: frozenset[str],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._app = app
+        self._attempts = attempts
+        self._step_slots = step_slots
+        self._replay_slots = replay_slots
+        self._queues = queues
+        self._stopping = stopping
+
+    def may_replay(self, workflow: str, deployment: str) -> bool:
+        """Whether this worker can continue a run of that workflow and deployment."""
+        settings = self._world.settings
+        return workflow in self._app.workflows and (not settings.affinity or deployment in ("", settings.deployment))
+
+    async def process(self, delivery: Delivery, message: WorkflowMessage) -> None:
+        """Process a wake to its end: settled, moved or buried."""
+        workflow = self._app.workflows.get(message.workflow_name)
+        if workflow is None:
+            detail = f"no workflow {message.workflow_name!r} is registered in this worker"
+            await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
+            return
+        job = _Job(delivery, message, workflow, message.reason)
+        first = message.run_input is not None and message.deliveries == 1 and delivery.deliveries == 1
+        await self._drive(job, self._first_pass(job) if first else None)
+
+    async def continue_run(self, delivery: Delivery, message: StepMessage, *, fetched_for: str) -> None:
+        """Continue the run of a step message that is responsible for it, or that owns one of its steps."""
+        workflow = self._app.workflows.get(message.workflow_name)
+        if workflow is None:
+            detail = f"no workflow {message.workflow_name!r} is registered in this worker"
+            await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
+            return
+        observe(RunFetched(fetched_for, message.run_id))
+        await self._drive(_Job(delivery, message, workflow, "step"), None)
+
+    async def _drive(self, job: _Job, live: _Live | None) -> None:
+        try:
+            while True:
+                if live is None or live.instance.consumed > 1 or live.replayed_to:
+                    loaded = await self._world.load(
+                        job.delivery, job.run_id, job.message.message_id, start=live.instance.consumed if live else 0
+                    )
+                    if loaded.outcome != "loaded":
+                        await self._nothing_to_load(job, loaded)
+                        return
+                    if loaded.owned:
+                        if await self._run_owned(job, loaded):
+                            continue
+                        return
+                    if live is None:
+                        live = await self._cold(job, loaded)
+                    else:
+                        live.replayed_to = loaded.replayed_to
+                        await self._feed(live, loaded)
+                    if loaded.length > self._world.settings.max_log_events:
+                        await self._fail(job, live, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
+                        return
+                if not await self._commit(job, live):
+                    return
+        except (ReplayDivergence, MalformedMessage) as error:
+            await self._diverged(job, error)
+        finally:
+            if live is not None:
+                live.instance.close()
+
+    # -- instances
+
+    def _first_pass(self, job: _Job) -> _Live | None:
+        """The body from the start message alone: nothing is read, and the commit starts the run."""
+        message = job.message
+        assert isinstance(message, WorkflowMessage)
+        given, at = message.run_input, job.delivery.text("at")
+        if given is None or not at.isdigit():
+            return None
+        context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id)
+        live = self._live(job, given.input, int(at), context)
+        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(at), job.workflow.name, b""))
+        return live
+
+    async def _cold(self, job: _Job, loaded: Loaded) -> _Live:
+        """The body replayed from the whole log."""
+        if not loaded.elements:
+            raise MalformedMessage(f"the log of run {job.run_id!r} is empty")
+        created = events.parse(loaded.elements[0])
+        try:
+            given = msgspec.msgpack.decode(created.payload, type=RunCreated)
+        except msgspec.DecodeError as error:
+            raise MalformedMessage(f"the log of run {job.run_id!r} does not begin with run_created") from error
+        context = RunContext(
+            loaded.deployment,
+            loaded.spec_version,
+            started_at=loaded.started_at or None,
+            root_run_id=loaded.root_run_id or job.run_id,
+        )
+        live = self._live(job, given.input, created.at, context)
+        live.replayed_to = loaded.replayed_to
+        await self._feed(live, loaded)
+        return live
+
+    def _live(self, job: _Job, data: bytes, at: int, context: RunContext) -> _Live:
+        instance = Instance(run_id=job.run_id, workflow=job.workflow, input=data, at=at)
+        identity = Identity(
+            run_id=job.run_id, workflow=job.workflow.name, context=context, trace_carrier=job.message.trace_carrier
+        )
+        instance.start()
+        return _Live(instance, identity, 0, at)
+
+    async def _feed(self, live: _Live, loaded: Loaded) -> None:
+        """Deliver the loaded elements, and the pages after them, in log order."""
+        elements: tuple[bytes, ...] | list[bytes] = loaded.elements
+        while elements:
+            for element in elements:
+                live.instance.deliver(events.parse(element))
+                live.events += 1
+                if live.instance.consumed == live.replayed_to:
+                    live.instance.committed()  # what the last committed pass saw is what the store holds of groups
+                if live.events % _EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            if live.instance.consumed >= loaded.length:
+                return
+            elements = await self._world.log(live.identity.run_id, live.instance.consumed)
+
+    # -- commits
+
+    async def _commit(self, job: _Job, live: _Live) -> bool:
+        """Commit what the body asks for, and run an inline step. True: the same message goes on."""
+        started, asked = time.monotonic(), live.instance.commands()
+        inline = self._choose_inline(asked)
+        if inline is not None:
+            self._step_slots.take()
+        try:
+            answer = await self._send(job, live, asked, inline)
+            observe(
+                PassCommitted(
+                    job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
+                )
+            )
+            match answer.outcome:
+                case "committed" | "again":
+                    live.instance.committed()
+                    if answer.inline and inline is not None:
+                        return await self._run_inline(job, live, inline, answer)
+                    return answer.outcome == "again"
+                case "ended":
+                    status = {"Completed": "completed", "Cancelled": "cancelled"}.get(
+                        type(asked.outcome).__name__, "failed"
+                    )
+                    observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
+                    log.info("run %s: run=%s workflow=%s", status, job.run_id, job.workflow.name)
+                    return False
+                case "lost":
+                    log.debug("another pass committed first: run=%s", job.run_id)
+                    return answer.detail == "1"
+                case "diverged":
+                    raise ReplayDivergence(answer.detail)
+                case "not_found":
+                    await self._create_again(job)
+                    return False
+                case _:
+                    log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
+                    return False
+        finally:
+            if inline is not None:
+                self._step_slots.release()
+
+    async def _send(self, job: _Job, live: _Live, asked: Pass, inline: Inline | None) -> Committed:
+        token = self._world.next_token()
+        answer = Committed("lost")
+        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline):
+            answer = await self._world.commit(
+                job.delivery,
+                job.run_id,
+                job.message.message_id,
+                items,
+                replayed_to=live.replayed_to,
+                consumed=live.instance.consumed,
+                pass_token=token,
+                last=last,
+            )
+            if answer.outcome not in ("chunk", "committed", "again", "ended"):
+                return answer
+        return answer
+
+    async def _fail(self, job: _Job, live: _Live, code: str, message: str) -> None:
+        error = ErrorInfo(type="RedisworldError", message=message, code=code)
+        await self._world.commit(
+            job.delivery,
+            job.run_id,
+            job.message.message_id,
+            failure(error),
+            replayed_to=live.replayed_to,
+            consumed=live.instance.consumed,
+            pass_token=self._world.next_token(),
+        )
+        observe(RunFinished(job.run_id, job.workflow.name, "failed", 0.0))
+        log.error("run failed: run=%s code=%s %s", job.run_id, code, message)
+
+    # -- inline steps
+
+    def _choose_inline(self, asked: Pass) -> Inline | None:
+        """The first new step, if this worker may run it now."""
+        if asked.outcome or not self._world.settings.max_inline_steps or self._stopping() or self._step_slots.free <= 0:
+            return None
+        step = next(iter(asked.steps), None)
+        if step is None or step.name not in self._app.steps or step.queue not in self._queues:
+            return None
+        return Inline(step, self._world.next_token())
+
+    async def _run_inline(self, job: _Job, live: _Live, inline: Inline, answer: Committed) -> bool:
+        step = inline.step
+        observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
+        attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
+        return await self._finish_inline(msgspec.structs.replace(attempt, first_started_at=answer.at))
+
+    async def _run_owned(self, job: _Job, loaded: Loaded) -> bool:
+        """A redelivery of the owner: its inline step starts again here. True: the same message goes on."""
+        name = await self._name_of(job, loaded)
+        step = self._app.steps.get(name)
+        if step is None:
+            detail = f"no step {name!r} is registered in this worker"
+            await refuse(self._world, job.delivery, job.message, reason="unknown_name", detail=detail)
+            return False
+        item = ClaimItem(
+            run_id=job.run_id,
+            step_id=loaded.owned,
+            token=self._world.next_token(),
+            message_id=job.message.message_id,
+            delivery=job.delivery,
+            attempts_allowed=step.max_retries + 1,
+            may_replay=True,
+            step_name=name,
+        )
+        claim = await self._world.claim(item)
+        observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
+        if claim.outcome != "started":
+            log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
+            return claim.detail == "responsible"
+        context = RunContext(
+            loaded.deployment, loaded.spec_version, loaded.started_at or None, loaded.root_run_id or job.run_id
+        )
+        attempt = self._attempt(job, context, loaded.owned, name, item.token, claim.input or b"")
+        self._step_slots.take()
+        try:
+            return await self._finish_inline(
+                msgspec.structs.replace(
+                    attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
+                )
+            )
+        finally:
+            self._step_slots.release()
+
+    def _attempt(self, job: _Job, context: RunContext, step_id: str, name: str, token: str, data: bytes) -> Attempt:
+        return Attempt(
+            step=self._app.steps[name],
+            run_id=job.run_id,
+            workflow=job.workflow.name,
+            step_id=step_id,
+            token=token,
+            attempt=1,
+            charged=1,
+            first_started_at=0,
+            input=data,
+            delivery=job.delivery,
+            message_id=job.message.message_id,
+            context=context,
+            may_replay=True,
+            inline=True,
+            trace_carrier=job.message.trace_carrier,
+        )
+
+    async def _finish_inline(self, attempt: Attempt) -> bool:
+        with self._replay_slots.released():  # wakes go on while a body runs
+            recorded = await self._attempts.run(attempt)
+        return recorded.detail == "responsible"
+
+    async def _name_of(self, job: _Job, loaded: Loaded) -> str:
+        elements, start = list(loaded.elements), 0
+        while elements:
+            for element in elements:
+                event = events.parse(element)
+                if event.kind is EventKind.STEP_CREATED and event.id == loaded.owned:
+                    return event.detail
+            start += len(elements)
+            elements = await self._world.log(job.run_id, start)
+        raise MalformedMessage(f"run {job.run_id!r} owns step {loaded.owned!r}, which its log does not have")
+
+    # -- what ends a job otherwise
+
+    async def _nothing_to_load(self, job: _Job, loaded: Loaded) -> None:
+        if loaded.outcome == "not_found":
+            if isinstance(job.message, WorkflowMessage) and job.message.run_input is not None:
+                await self._create_again(job)
+                return
+            detail = f"there is no run {job.run_id!r}"
+            await refuse(self._world, job.delivery, job.message, reason="not_found", detail=detail)
+            return
+        # the lazy fetch is gated on terminal only: pending is a stale read and was started by the load
+        log.debug("run needs no replay: run=%s answer=%s %s", job.run_id, loaded.outcome, loaded.detail)
+
+    async def _create_again(self, job: _Job) -> None:
+        """The start message outlived its run: it carries all that is needed to create it."""
+        message = job.message
+        if isinstance(message, WorkflowMessage) and message.run_input is not None:
+            given = message.run_input
+            await self._world.create_run(
+                job.run_id, message.workflow_name, given.input, root_run_id=given.root_run_id or ""
+            )
+        await self._world.settle(job.delivery)
+
+    async def _diverged(self, job: _Job, error: Exception) -> None:
+        """Try again later, three times, then fail the run and say what differs."""
+        message = job.message
+        done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "recovery" else 0
+        if done < MAX_RECOVERIES:
+            log.warning("replay diverged, trying again: run=%s recovery=%d %s", job.run_id, done + 1, error)
+            fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{self._world.next_token()}"
+            wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
+            deployment = self._world.settings.deployment if self._world.settings.affinity else ""
+            target = job.delivery.partition.short(job.delivery.partition.workflows(deployment))
+            await self._world.move(job.delivery, message, wake, target=target, delay_ms=_RECOVERY_DELAY_MS)
+            observe(MessageMoved("workflow", "divergence"))
+            return
+        code = "REPLAY_DIVERGENCE" if isinstance(error, ReplayDivergence) else "CORRUPTED_EVENT_LOG"
+        row = await self._world.row(job.run_id)
+        info = ErrorInfo(type=type(error).__name__, message=str(error), code=code)
+        await self._world.commit(
+            job.delivery,
+            job.run_id,
+            message.message_id,
+            failure(info),
+            replayed_to=row.replayed_to,
+            consumed=row.replayed_to,
+            pass_token=self._world.next_token(),
+        )
+        observe(RunFinished(job.run_id, job.workflow.name, "failed", 0.0))
+        log.error("run failed: run=%s code=%s %s", job.run_id, code, error)

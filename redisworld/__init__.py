@@ -1,0 +1,75 @@
+"""redisworld: durable workflows for Python teams on the Redis they already have."""
+
+from redisworld.backoff import Backoff
+from redisworld.errors import (
+    ErrorInfo,
+    FatalError,
+    ForbiddenInWorkflow,
+    InvalidArguments,
+    InvalidInput,
+    InvalidValue,
+    MalformedMessage,
+    NamespaceMismatch,
+    NotRegistered,
+    RedisUnavailable,
+    RedisworldError,
+    RemoteError,
+    ReplayDivergence,
+    RetryableError,
+    RunCancelled,
+    RunConflict,
+    RunFailed,
+    RunGone,
+    RunNotFound,
+    RunUnsuccessful,
+    StepError,
+    StepTimeout,
+)
+from redisworld.metadata import StepInfo, WorkflowInfo, get_step_metadata, get_workflow_metadata
+from redisworld.replay.context import now, random, sleep, uuid4
+from redisworld.runs import RunRow, Status
+from redisworld.settings import Settings
+from redisworld.workflows import Step, Workflow, Workflows
+from redisworld.world import Run, World
+
+__all__ = [
+    "Backoff",
+    "ErrorInfo",
+    "FatalError",
+    "ForbiddenInWorkflow",
+    "InvalidArguments",
+    "InvalidInput",
+    "InvalidValue",
+    "MalformedMessage",
+    "NamespaceMismatch",
+    "NotRegistered",
+    "RedisUnavailable",
+    "RedisworldError",
+    "RemoteError",
+    "ReplayDivergence",
+    "RetryableError",
+    "Run",
+    "RunCancelled",
+    "RunConflict",
+    "RunFailed",
+    "RunGone",
+    "RunNotFound",
+    "RunRow",
+    "RunUnsuccessful",
+    "Settings",
+    "Status",
+    "Step",
+    "StepError",
+    "StepInfo",
+    "StepTimeout",
+    "Workflow",
+    "WorkflowInfo",
+    "Workflows",
+    "World",
+    "get_step_metadata",
+    "get_workflow_metadata",
+    "now",
+    "random",
+    "sleep",
+    "uuid4",
+]

@@ -1,0 +1,66 @@
+"""How are leases renewed from outside the event loop? With a blocking client and the same scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError, RedisError
+
+from redisworld import scripts
+from redisworld.errors import RedisUnavailable
+from redisworld.keys import Partition
+from redisworld.world.connection import Connection
+from redisworld.world.deliveries import Delivery
+
+
+class Renewal:
+    """Renews and gives back deliveries of one consumer; for use by one thread, which closes it."""
+
+    def __init__(self, connection: Connection, consumer: str) -> None:
+        self._client = connection.sync_client()
+        self._consumer = consumer
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def renew(self, partition: Partition, deliveries: Sequence[Delivery]) -> set[str]:
+        """Set the idle time of deliveries of one partition to 0; the entry ids held no more. Raises RedisUnavailable."""
+        args: list[str | bytes | int] = [self._consumer]
+        for delivery in deliveries:
+            args += [delivery.stream, delivery.entry_id]
+        return {entry.decode() for entry in self._call("renew_leases", partition, args)[1:]}
+
+    def give_back(self, delivery: Delivery) -> None:
+        """Put a delivery that has not started back into its stream, bytes as they are. Raises RedisUnavailable."""
+        d = delivery
+        args = [
+            "",
+            self._consumer,
+            d.stream,
+            d.entry_id,
+            d.kind,
+            d.text("run"),
+            "",
+            "",
+            d.text("name"),
+            d.text("spec"),
+            d.text("reason"),
+            d.stream,
+            0,
+            d.fields.get("msg", b""),
+        ]
+        if d.kind == "step":
+            args[6] = args[7] = d.text("step")
+        self._call("move_message", d.partition, args)
+
+    def _call(self, name: str, partition: Partition, args: list[Any]) -> Any:
+        script = scripts.load(name)
+        try:
+            try:
+                return self._client.evalsha(script.sha, 1, partition.stats, *args)
+            except NoScriptError:
+                return self._client.eval(script.text, 1, partition.stats, *args)
+        except (RedisError, OSError) as error:
+            raise RedisUnavailable(f"leases could not be renewed: {error}") from error

@@ -1,0 +1,72 @@
+"""Which fixtures do all tests share?
+
+- ``redis_server``: one private server for the whole session. A test that kills or pauses starts its own.
+- ``redis_url``: the URL of that server, emptied for this test.
+- ``raw``: a plain client of it, bytes in and out.
+
+After each test that uses ``redis_url`` its keys are checked; see ``tests/leaks.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from hypothesis import HealthCheck, settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redisworld.spawn import PrivateRedis, private_redis
+from tests import leaks
+
+# The same examples on every machine and no clock in the verdict: a red build is about the change, not about the day.
+settings.register_profile(
+    "redisworld", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("redisworld")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """``@pytest.mark.anyio`` tests run on asyncio: the library does, for it replays on an asyncio loop of its own."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[PrivateRedis]:
+    """One private server for the session, on a unix socket and on a loopback port."""
+    with private_redis(tcp=True, allow_wheel=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: PrivateRedis) -> str:
+    """URL of an empty database."""
+    with _client(redis_server.url) as client:
+        client.flushall()
+    return redis_server.url
+
+
+@pytest.fixture
+def raw(redis_url: str) -> Iterator[redis.Redis]:
+    """A plain client: what a test looks at Redis with, independent of the code under test."""
+    with _client(redis_url) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_keys(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "redis_url" not in request.fixturenames:
+        yield
+        return
+    client: redis.Redis = request.getfixturevalue("raw")
+    yield
+    found = leaks.problems(client)
+    if found:
+        pytest.fail("keys left behind:\n" + "\n".join(found), pytrace=False)
+
+
+def _client(url: str) -> redis.Redis:
+    # No retries: a dead server fails the test at once, not after redis-py's back-off.
+    return redis.Redis.from_url(url, decode_responses=False, socket_timeout=10, retry=Retry(NoBackoff(), 0))

@@ -1,0 +1,134 @@
+"""Do settings come from the environment as meant, and does a bad one say which it is?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from redisworld.errors import InvalidInput
+from redisworld.settings import Settings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert Settings.from_env({}) == Settings()
+
+
+def test_the_defaults_are_in_order() -> None:
+    settings = Settings()
+
+    settings.check()
+    assert settings.grace_ms < 30_000, "Kubernetes kills after 30 s"
+    assert settings.retry_redis_ms < settings.lease_ms, "else a call is repeated by somebody who lost the lease"
+
+
+def test_every_setting_has_a_variable() -> None:
+    texts = {
+        "url": "redis://elsewhere:6380/3",
+        "namespace": "shop",
+        "partitions": "8",
+        "deployment": "blue",
+        "affinity": "true",
+    }
+    environ = {
+        f"REDISWORLD_{field.name.upper()}": texts.get(field.name, "77") for field in msgspec.structs.fields(Settings)
+    }
+
+    settings = Settings.from_env(environ)
+
+    assert settings.url == "redis://elsewhere:6380/3"
+    assert (settings.namespace, settings.partitions, settings.deployment) == ("shop", 8, "blue")
+    assert settings.affinity is True
+    numbers = {name: value for name, value in msgspec.structs.asdict(settings).items() if name not in texts}
+    assert set(numbers.values()) == {77}
+
+
+@pytest.mark.parametrize(("text", "ms"), [("45000", 45_000), ("45s", 45_000), ("1m 30s", 90_000)])
+def test_a_duration_is_milliseconds_or_text(text: str, ms: int) -> None:
+    assert Settings.from_env({"REDISWORLD_LEASE_MS": text}).lease_ms == ms
+
+
+def test_an_empty_variable_counts_as_absent() -> None:
+    assert Settings.from_env({"REDISWORLD_CONCURRENCY": ""}) == Settings()
+
+
+def test_an_override_wins_unless_it_is_none() -> None:
+    environ = {"REDISWORLD_CONCURRENCY": "5", "REDISWORLD_NAMESPACE": "shop"}
+
+    settings = Settings.from_env(environ, concurrency=9, namespace=None)
+
+    assert (settings.concurrency, settings.namespace) == (9, "shop")
+
+
+def test_an_overridden_variable_is_not_even_read() -> None:
+    assert Settings.from_env({"REDISWORLD_CONCURRENCY": "many"}, concurrency=9).concurrency == 9
+
+
+def test_an_unknown_override_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="no setting concurency"):
+        Settings.from_env({}, concurency=9)
+
+
+def test_the_process_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISWORLD_NAMESPACE", "from-process")
+
+    assert Settings.from_env().namespace == "from-process"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("REDISWORLD_CONCURRENCY", "many"),
+        ("REDISWORLD_CONCURRENCY", "1.5"),
+        ("REDISWORLD_LEASE_MS", "soon"),
+        ("REDISWORLD_LEASE_MS", "-5"),
+        ("REDISWORLD_AFFINITY", "perhaps"),
+        ("REDISWORLD_PARTITIONS", "four"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named_with_its_text(variable: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{variable}='{text}'"):
+        Settings.from_env({variable: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("concurrency", 0),
+        ("replay_concurrency", -1),
+        ("lease_ms", 0),
+        ("max_deliveries", 0),
+        ("max_log_events", 0),
+        ("redis_timeout_ms", 0),
+        ("max_inline_steps", -1),
+        ("retention_ms", -1),
+        ("partitions", 0),
+        ("partitions", 257),
+        ("namespace", ""),
+        ("namespace", "a:b"),
+        ("namespace", "{a}"),
+        ("namespace", "a b"),
+        ("deployment", "a@b"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=f"setting {name} must be"):
+        Settings.from_env({}, **{name: value})
+
+
+def test_affinity_needs_a_deployment() -> None:
+    with pytest.raises(InvalidInput, match="REDISWORLD_DEPLOYMENT"):
+        Settings.from_env({"REDISWORLD_AFFINITY": "1"})
+
+    assert Settings.from_env({"REDISWORLD_AFFINITY": "1", "REDISWORLD_DEPLOYMENT": "blue"}).affinity
+
+
+@pytest.mark.parametrize("name", ["max_inline_steps", "grace_ms", "retry_redis_ms", "retention_ms"])
+def test_zero_is_allowed_where_it_means_none(name: str) -> None:
+    assert getattr(Settings.from_env({f"REDISWORLD_{name.upper()}": "0"}), name) == 0
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Settings().concurrency = 1  # type: ignore[misc]
