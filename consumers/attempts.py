@@ -60,7 +60,7 @@ class Attempts:
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
         self._leases.start(a.delivery, a.step.timeout_ms)
         try:
-            result = await self._bodies.run(a.step, info, a.workflow, a.input, self._keep_slot)
+            result = await self._bodies.run(a.step, info, a.workflow, a.input, self._slots.keep)
         except Drained:
             completion = self._retry(
                 a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
@@ -91,11 +91,6 @@ class Attempts:
             )
         )
         return recorded
-
-    def _keep_slot(self) -> Any:
-        """A timed-out thread goes on: it keeps a slot until it returns."""
-        self._slots.take()
-        return self._slots.release
 
     async def _record(self, completion: Completion) -> Recorded:
         while True:

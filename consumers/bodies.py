@@ -27,11 +27,18 @@ class Bodies:
         self._limiter = anyio.CapacityLimiter(threads)
         self._scopes: set[anyio.CancelScope] = set()
         self._draining = False
+        self._ended = anyio.Event()
 
     @property
     def running(self) -> int:
         """How many bodies run now."""
         return len(self._scopes)
+
+    async def wait_idle(self) -> None:
+        """Return when no body runs."""
+        while self._scopes:
+            self._ended = anyio.Event()
+            await self._ended.wait()
 
     def drain(self) -> None:
         """Cancel all bodies; each raises Drained where it is awaited."""
@@ -52,6 +59,8 @@ class Bodies:
         Raises what the body raises, InvalidArguments and InvalidValue for what does not fit, StepTimeout, Drained.
         ``keep_slot`` is asked when a timed-out thread goes on; what it returns is called when that thread ends.
         """
+        if self._draining:
+            raise Drained
         args, kwargs = step.signature.decode_call(data)
         step_token, workflow_token = current_step.set(info), current_workflow.set(WorkflowInfo(info.run_id, workflow))
         try:
@@ -66,6 +75,7 @@ class Bodies:
                     raise
                 finally:
                     self._scopes.discard(scope)
+                    self._ended.set()
             raise Drained
         finally:
             current_step.reset(step_token)

@@ -12,9 +12,9 @@ import msgspec
 
 from redisworld import failures
 from redisworld.errors import ErrorInfo
-from redisworld.messages import StepMessage, WorkflowMessage, moved
+from redisworld.messages import StepMessage, WorkflowMessage, moved, touched
 from redisworld.observe import MessageBuried, MessageMoved, observe
-from redisworld.world import Delivery, World
+from redisworld.world import Delivery, Outgoing, World
 
 log = logging.getLogger("redisworld")
 
@@ -42,20 +42,36 @@ async def refuse(
         await bury(world, delivery, run_id=message.run_id, reason=reason, detail=detail)
         return
     delays = _DATA_DELAYS_MS if data_missing else _NAME_DELAYS_MS
-    await world.move(delivery, message, after, target=delivery.stream, delay_ms=delays[min(refusals, len(delays)) - 1])
-    observe(MessageMoved(delivery.kind, reason))
+    delay_ms = delays[min(refusals, len(delays)) - 1]
+    await world.move(delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms)
+    observe(MessageMoved(_kind(delivery), reason))
     log.info("handed back: run=%s reason=%s deliveries=%d %s", message.run_id, reason, message.deliveries, detail)
+
+
+async def leave_for_newer(world: World, delivery: Delivery) -> None:
+    """Hand back a message of a newer version with all that it carries; to the dead letters after the time limit.
+
+    Raises MalformedMessage for bytes that are no message of any version.
+    """
+    now = entry_ms(delivery)
+    body, message_id, first = touched(delivery.fields.get("msg", b""), refused_at=now)
+    detail = f"kind {delivery.kind!r} of spec version {delivery.text('spec')!r} is newer than this worker"
+    if now - first >= world.settings.refused_limit_ms:
+        await bury(world, delivery, run_id=delivery.text("run"), reason="newer_spec", detail=detail)
+        return
+    waited_ms = max(_NAME_DELAYS_MS[0], now - first)  # doubles each time, as the waits add up
+    again = Outgoing.again(delivery, body=body, message_id=message_id)
+    delay_ms = min(waited_ms, _NAME_DELAYS_MS[-1])
+    await world.move(delivery, again, old_id=message_id, target=delivery.stream, delay_ms=delay_ms)
+    observe(MessageMoved(_kind(delivery), "newer_spec"))
+    log.info("handed back: run=%s reason=newer_spec %s", delivery.text("run"), detail)
 
 
 async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "") -> None:
     """Move a delivery to the dead letters; with ``code`` its run fails with it."""
     payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
     if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
-        observe(
-            MessageBuried(
-                delivery.kind if delivery.kind in ("step", "workflow") else "unknown", reason, delivery.entry_id
-            )
-        )
+        observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
         log.error("dead letter: run=%s entry=%s reason=%s %s", run_id or "-", delivery.entry_id, reason, detail)
 
 
@@ -92,3 +108,7 @@ def as_recovery(message: StepMessage | WorkflowMessage, *, message_id: str, reco
         deliveries=recoveries,
         trace_carrier=message.trace_carrier,
     )
+
+
+def _kind(delivery: Delivery) -> str:
+    return delivery.kind if delivery.kind in ("step", "workflow") else "unknown"

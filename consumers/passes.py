@@ -11,6 +11,7 @@ from redisworld import failures, messages
 from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext, StepMessage
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
+from redisworld.runs import Status
 from redisworld.world import Delivery, World
 
 Item = list[str | bytes | int]
@@ -76,6 +77,13 @@ def ending(outcome: Outcome) -> Item:
     if isinstance(outcome, Cancelled):
         return ["end", "run_cancelled", "", b""]
     return failure(outcome.error)
+
+
+def status_of(outcome: Outcome | None) -> Status:
+    """The status of a run that ended so."""
+    if isinstance(outcome, Completed):
+        return Status.COMPLETED
+    return Status.CANCELLED if isinstance(outcome, Cancelled) else Status.FAILED
 
 
 def failure(error: ErrorInfo) -> Item:

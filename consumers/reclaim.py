@@ -24,6 +24,10 @@ _CALLS_PER_STREAM = 40
 """Bound of one sweep: 10,000 pending entries a second and stream."""
 
 
+_TICKS_PER_ROLL_CALL = 10
+"""Dead consumers cost nothing but a line in XINFO; looking for them costs a call per stream."""
+
+
 class Reclaimer:
     """Sweeps the pending lists, and removes consumers that hold nothing and read nothing."""
 
@@ -31,6 +35,7 @@ class Reclaimer:
         self._world = world
         self._streams = streams
         self._accept = accept
+        self._ticks = 0
         self._cursors = dict.fromkeys(streams, "0-0")
 
     async def run(self, stopping: Callable[[], bool]) -> None:
@@ -44,8 +49,10 @@ class Reclaimer:
 
     async def tick(self) -> None:
         """One sweep over all streams. Raises RedisUnavailable."""
+        look_for_dead = self._ticks % _TICKS_PER_ROLL_CALL == 0
+        self._ticks += 1
         for stream, slots in self._streams.items():
-            if await self._sweep(stream, slots):
+            if await self._sweep(stream, slots) and look_for_dead:
                 await self._remove_dead(stream)
 
     async def _sweep(self, stream: Stream, slots: Slots) -> bool:

@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from redisworld.observe import Saturation, observe
 
 
 class Slots:
-    """A counted limit. ``free`` goes below zero when one blocking read over many streams brought more than asked."""
+    """A counted limit with two counts: deliveries that are held, and those at work.
+
+    One blocking read over many streams can bring more than was asked for. Those are held beyond the limit and wait
+    for their turn, so ``free`` can be below zero but never more than ``limit`` bodies run.
+    """
 
     def __init__(self, kind: str, limit: int) -> None:
         self.kind = kind
         self.limit = limit
-        self.taken = 0
+        self.held = 0
+        self._at_work = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = False
         self._changed = asyncio.Event()
 
     @property
     def free(self) -> int:
-        """Slots nobody has taken."""
-        return self.limit - self.taken
+        """How many more deliveries may be read."""
+        return self.limit - self.held
 
-    def take(self) -> None:
-        """Take a slot, also beyond the limit: the delivery is here already."""
-        self._change(1)
+    def hold(self) -> None:
+        """A delivery is here."""
+        self._count(1)
 
     def release(self) -> None:
-        """Give a slot back."""
-        self._change(-1)
+        """A delivery is done with."""
+        self._count(-1)
 
-    def _change(self, by: int) -> None:
-        self.taken += by
+    def _count(self, by: int) -> None:
+        self.held += by
         self._changed.set()
-        observe(Saturation(self.kind, self.taken, self.limit))
+        observe(Saturation(self.kind, self.held, self.limit))
 
     async def wait_free(self) -> None:
         """Return when a slot is free, at the latest after a second: the caller has a stop to look at."""
@@ -46,11 +54,71 @@ class Slots:
             except TimeoutError:
                 return
 
+    async def wait_empty(self) -> None:
+        """Return when nothing is held."""
+        while self.held:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Be at work; waits while ``limit`` others are, but no longer once the slots are closed."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self._at_work < self.limit or self._closed:
+            self._at_work += 1
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future  # whoever sets it has counted us in
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self._at_work -= 1
+        if self._at_work < self.limit:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                self._at_work += 1
+                future.set_result(None)
+                return
+
+    def close(self) -> None:
+        """Let everybody through who waits: the worker drains, and they go back."""
+        self._closed = True
+        while self._waiting:
+            self._let_in()
+
+    def keep(self) -> Callable[[], None]:
+        """Occupy a slot beyond the delivery it came with, until the returned function is called."""
+        self.hold()
+        self._at_work += 1
+
+        def give_back() -> None:
+            self._leave()
+            self.release()
+
+        return give_back
+
     @contextmanager
-    def released(self) -> Iterator[None]:
-        """Lend the slot out while the holder waits for something long."""
+    def lent(self) -> Iterator[None]:
+        """Lend the slot of a delivery out while its handler waits for something long."""
+        self._leave()
         self.release()
         try:
             yield
         finally:
-            self.take()
+            self.hold()
+            self._at_work += 1

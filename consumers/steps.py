@@ -13,7 +13,7 @@ from redisworld.errors import RunNotFound
 from redisworld.messages import RunContext, StepMessage, moved
 from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, observe
 from redisworld.workflows import Workflows
-from redisworld.world import Claim, ClaimItem, Delivery, World
+from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
 
 log = logging.getLogger("redisworld")
 
@@ -130,7 +130,11 @@ class StepConsumer:
         stream = delivery.partition.steps(step.queue if step else "", context.deployment_id)
         rerouted = msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1)
         await self._world.move(
-            delivery, message, rerouted, target=delivery.partition.short(stream), delay_ms=_REROUTE_DELAYS_MS[hops]
+            delivery,
+            Outgoing.of(rerouted),
+            old_id=message.message_id,
+            target=delivery.partition.short(stream),
+            delay_ms=_REROUTE_DELAYS_MS[hops],
         )
         observe(MessageMoved("step", "reroute"))
         return False
@@ -146,8 +150,13 @@ class StepConsumer:
             case "skipped" | "exhausted":
                 log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
             case "too_early":
+                again = Outgoing.of(moved(message))
                 await self._world.move(
-                    delivery, message, moved(message), target=delivery.stream, delay_ms=max(1, claim.wait_ms)
+                    delivery,
+                    again,
+                    old_id=message.message_id,
+                    target=delivery.stream,
+                    delay_ms=max(1, claim.wait_ms),
                 )
                 observe(MessageMoved("step", "too_early"))
             case "missing":

@@ -61,6 +61,7 @@ class Timers:
             try:
                 await self._world.queue.wait_nudge(seen, self._world.settings.block_ms)
             except RedisUnavailable:
+                before = dict.fromkeys(seen, "")  # a nudge may have been missed: look at everything
                 await anyio.sleep(_PAUSE_S)
             for partition, last in seen.items():
                 if last != before[partition]:

@@ -17,11 +17,12 @@ import msgspec
 
 from consumers.attempts import Attempts
 from consumers.bodies import Bodies
-from consumers.handback import bury, bury_poison, refuse
+from consumers.handback import bury, bury_poison, leave_for_newer
 from consumers.health import Health
 from consumers.leases import LeaseKeeper
 from consumers.reader import Reader
 from consumers.reclaim import Reclaimer
+from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
 from consumers.timers import Timers
@@ -32,7 +33,7 @@ from redisworld.messages import StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, MessageRead, observe
 from redisworld.settings import SPEC_VERSION
 from redisworld.workflows import Workflows
-from redisworld.world import Delivery, Stream, World
+from redisworld.world import Delivery, Outgoing, Stream, World
 
 log = logging.getLogger("redisworld")
 
@@ -77,6 +78,8 @@ class Worker:
         if not self._stopping:
             log.info("draining: %d bodies running", self._bodies.running)
         self._stopping = self.health.stopping = True
+        self._step_slots.close()
+        self._replay_slots.close()
         self._stopped.set()
 
     async def run(self) -> None:
@@ -88,7 +91,12 @@ class Worker:
             Reader(self._world, step_streams, self._step_slots, self.health, self._accept),
             Reader(self._world, workflow_streams, self._replay_slots, self.health, self._accept),
         )
-        loops = (*readers, Timers(self._world), Reclaimer(self._world, slots, self._accept))
+        loops = (
+            *readers,
+            Timers(self._world),
+            Reclaimer(self._world, slots, self._accept),
+            Retention(self._world),
+        )
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases:
             async with anyio.create_task_group() as handlers, anyio.create_task_group() as background:
@@ -99,8 +107,8 @@ class Worker:
                         reading.start_soon(loop.run, lambda: self._stopping)
                     await self._stopped.wait()
                     await self._let_bodies_finish()
-                while self._step_slots.taken or self._replay_slots.taken:
-                    await anyio.sleep(0.01)
+                await self._step_slots.wait_empty()
+                await self._replay_slots.wait_empty()
                 background.cancel_scope.cancel()
         await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
@@ -124,8 +132,7 @@ class Worker:
 
     async def _let_bodies_finish(self) -> None:
         with anyio.move_on_after(self._world.settings.grace_ms / 1000):
-            while self._bodies.running:
-                await anyio.sleep(0.01)
+            await self._bodies.wait_idle()
         if self._bodies.running:
             log.warning("grace is over: handing back %d running bodies", self._bodies.running)
         self._bodies.drain()
@@ -145,16 +152,17 @@ class Worker:
         if delivery.deliveries == 1:
             observe(MessageRead(delivery.kind, "first", 1))
         slots = self._step_slots if delivery.kind == "step" else self._replay_slots
-        slots.take()
+        slots.hold()
         self._handlers.start_soon(self._handle, delivery, slots)
 
     async def _handle(self, delivery: Delivery, slots: Slots) -> None:
         try:
-            await self._process(delivery)
+            async with slots.turn():
+                await self._process(delivery)
         except RedisUnavailable as error:
             log.warning("delivery left for its lease to end: entry=%s %s", delivery.entry_id, error)
         except MalformedMessage as error:
-            await self._quietly_bury(delivery, "broken", str(error))
+            await self._bury_malformed(delivery, error)
         except Exception:  # the top of a loop: one bad delivery must not end the worker
             log.exception(
                 "delivery failed, it comes back after its lease: entry=%s run=%s",
@@ -165,29 +173,21 @@ class Worker:
             self._leases.release(delivery)
             slots.release()
 
-    async def _quietly_bury(self, delivery: Delivery, reason: str, detail: str) -> None:
+    async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
         try:
-            await bury(self._world, delivery, run_id=delivery.text("run"), reason=reason, detail=detail)
-        except RedisUnavailable as error:
-            log.warning("not buried yet: entry=%s %s", delivery.entry_id, error)
+            await bury(self._world, delivery, run_id=delivery.text("run"), reason="undecodable", detail=str(error))
+        except RedisUnavailable as outage:
+            log.warning("not buried yet: entry=%s %s", delivery.entry_id, outage)
 
     async def _process(self, delivery: Delivery) -> None:
         if await bury_poison(self._world, delivery):
             return
         spec = delivery.text("spec")
-        newer = spec.isdigit() and int(spec) > SPEC_VERSION
-        try:
-            message = messages.decode(delivery.fields.get("msg", b""))
-        except MalformedMessage as error:
-            if newer:  # it belongs to a newer worker; we cannot count its deliveries, its lease does
-                log.info("left for a newer worker: entry=%s spec=%s", delivery.entry_id, spec)
-                return
-            await bury(self._world, delivery, run_id="", reason="undecodable", detail=str(error))
+        if (spec.isdigit() and int(spec) > SPEC_VERSION) or delivery.kind not in ("step", "workflow", ""):
+            await leave_for_newer(self._world, delivery)
             return
-        if newer:
-            detail = f"spec version {spec} is newer than this worker's {SPEC_VERSION}"
-            await refuse(self._world, delivery, message, reason="newer_spec", detail=detail)
-        elif self._stopping:
+        message = messages.decode(delivery.fields.get("msg", b""))
+        if self._stopping:
             await self._hand_back(delivery, message)
         elif isinstance(message, StepMessage):
             await self._steps.process(delivery, message)
@@ -197,7 +197,7 @@ class Worker:
     async def _hand_back(self, delivery: Delivery, message: StepMessage | WorkflowMessage) -> None:
         """A delivery that came while draining goes back at once; nothing of it has started."""
         again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
-        await self._world.move(delivery, message, again, target=delivery.stream)
+        await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
         observe(MessageMoved(delivery.kind, "drain"))
 
 

@@ -10,23 +10,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from consumers.attempts import Attempt, Attempts
 from consumers.handback import as_recovery, refuse
-from consumers.passes import Identity, Inline, chunks, failure
+from consumers.passes import Identity, Inline, chunks, failure, status_of
 from consumers.slots import Slots
 from redisworld import events
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.events import Event, EventKind, RunCreated
-from redisworld.messages import RunContext, StepMessage, WorkflowMessage
+from redisworld.messages import RunContext, RunInput, StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
 from redisworld.replay import Instance, Pass
 from redisworld.workflows import Workflow, Workflows
-from redisworld.world import ClaimItem, Committed, Delivery, Loaded, World
+from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, World
 
 log = logging.getLogger("redisworld")
+
+_Next = Literal["load", "lost", "settled"]
+"""How a job goes on: from new events, from the whole log, or not at all."""
 
 MAX_RECOVERIES = 3
 """Replays of a run that diverged, before it fails: a deployment may still be rolling."""
@@ -46,6 +50,10 @@ class _Job(msgspec.Struct, frozen=True):
     @property
     def run_id(self) -> str:
         return self.message.run_id
+
+    @property
+    def is_wake(self) -> bool:
+        return isinstance(self.message, WorkflowMessage)
 
 
 class _Live(msgspec.Struct):
@@ -93,8 +101,8 @@ class Orchestrator:
             await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
             return
         job = _Job(delivery, message, workflow, message.reason)
-        first = message.run_input is not None and message.deliveries == 1 and delivery.deliveries == 1
-        await self._drive(job, self._first_pass(job) if first else None)
+        first = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
+        await self._drive(job, self._first_pass(job, first) if first else None)
 
     async def continue_run(self, delivery: Delivery, message: StepMessage, *, fetched_for: str) -> None:
         """Continue the run of a step message that is responsible for it, or that owns one of its steps."""
@@ -107,29 +115,32 @@ class Orchestrator:
         await self._drive(_Job(delivery, message, workflow, "step"), None)
 
     async def _drive(self, job: _Job, live: _Live | None) -> None:
+        """Load, replay and commit until the message is settled; ``live`` is a first pass, which loads nothing."""
         try:
-            while True:
-                if live is None or live.instance.consumed > 1 or live.replayed_to:
-                    loaded = await self._world.load(
-                        job.delivery, job.run_id, job.message.message_id, start=live.instance.consumed if live else 0
-                    )
-                    if loaded.outcome != "loaded":
-                        await self._nothing_to_load(job, loaded)
-                        return
-                    if loaded.owned:
-                        if await self._run_owned(job, loaded):
-                            continue
-                        return
-                    if live is None:
-                        live = await self._cold(job, loaded)
-                    else:
-                        live.replayed_to = loaded.replayed_to
-                        await self._feed(live, loaded)
-                    if loaded.length > self._world.settings.max_log_events:
-                        await self._fail(job, live, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
-                        return
-                if not await self._commit(job, live):
+            answer = await self._commit(job, live) if live is not None else "load"
+            while answer != "settled":
+                if answer == "lost" and live is not None:
+                    # what the other pass told the store about join groups is known at its own prefix only
+                    live.instance.close()
+                    live = None
+                loaded = await self._world.load(
+                    job.delivery, job.run_id, job.message.message_id, start=live.instance.consumed if live else 0
+                )
+                if loaded.outcome != "loaded":
+                    await self._nothing_to_load(job, loaded)
                     return
+                if loaded.owned:
+                    answer = await self._run_owned(job, loaded)
+                    continue
+                if live is None:
+                    live = await self._cold(job, loaded)
+                else:
+                    live.replayed_to = loaded.replayed_to
+                    await self._feed(live, loaded)
+                if loaded.length > self._world.settings.max_log_events:
+                    await self._fail(job, live, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
+                    return
+                answer = await self._commit(job, live)
         except (ReplayDivergence, MalformedMessage) as error:
             await self._diverged(job, error)
         finally:
@@ -138,12 +149,10 @@ class Orchestrator:
 
     # -- instances
 
-    def _first_pass(self, job: _Job) -> _Live | None:
+    def _first_pass(self, job: _Job, given: RunInput) -> _Live | None:
         """The body from the start message alone: nothing is read, and the commit starts the run."""
-        message = job.message
-        assert isinstance(message, WorkflowMessage)
-        given, at = message.run_input, job.delivery.text("at")
-        if given is None or not at.isdigit():
+        at = job.delivery.text("at")
+        if not at.isdigit():
             return None
         context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id)
         live = self._live(job, given.input, int(at), context)
@@ -171,7 +180,9 @@ class Orchestrator:
         return live
 
     def _live(self, job: _Job, data: bytes, at: int, context: RunContext) -> _Live:
-        instance = Instance(run_id=job.run_id, workflow=job.workflow, input=data, at=at)
+        instance = Instance(
+            run_id=job.run_id, workflow=job.workflow, input=data, at=at, max_payload=self._world.settings.max_payload
+        )
         identity = Identity(
             run_id=job.run_id, workflow=job.workflow.name, context=context, trace_carrier=job.message.trace_carrier
         )
@@ -195,46 +206,36 @@ class Orchestrator:
 
     # -- commits
 
-    async def _commit(self, job: _Job, live: _Live) -> bool:
-        """Commit what the body asks for, and run an inline step. True: the same message goes on."""
+    async def _commit(self, job: _Job, live: _Live) -> _Next:
+        """Commit what the body asks for, and run an inline step."""
         started, asked = time.monotonic(), live.instance.commands()
-        inline = self._choose_inline(asked)
-        if inline is not None:
-            self._step_slots.take()
-        try:
-            answer = await self._send(job, live, asked, inline)
-            observe(
-                PassCommitted(
-                    job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
-                )
+        inline = self._choose_inline(job, asked)
+        answer = await self._send(job, live, asked, inline)
+        observe(
+            PassCommitted(
+                job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
             )
-            match answer.outcome:
-                case "committed" | "again":
-                    live.instance.committed()
-                    if answer.inline and inline is not None:
-                        return await self._run_inline(job, live, inline, answer)
-                    return answer.outcome == "again"
-                case "ended":
-                    status = {"Completed": "completed", "Cancelled": "cancelled"}.get(
-                        type(asked.outcome).__name__, "failed"
-                    )
-                    observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
-                    log.info("run %s: run=%s workflow=%s", status, job.run_id, job.workflow.name)
-                    return False
-                case "lost":
-                    log.debug("another pass committed first: run=%s", job.run_id)
-                    return answer.detail == "1"
-                case "diverged":
-                    raise ReplayDivergence(answer.detail)
-                case "not_found":
-                    await self._create_again(job)
-                    return False
-                case _:
-                    log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
-                    return False
-        finally:
-            if inline is not None:
-                self._step_slots.release()
+        )
+        match answer.outcome:
+            case "committed" | "again":
+                live.instance.committed()
+                if answer.inline and inline is not None:
+                    return await self._run_inline(job, live, inline, answer)
+                return "load" if answer.outcome == "again" else "settled"
+            case "ended":
+                status = status_of(asked.outcome)
+                observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
+                log.info("run %s: run=%s workflow=%s", status, job.run_id, job.workflow.name)
+            case "lost":
+                log.debug("another pass committed first: run=%s", job.run_id)
+                return "lost" if answer.detail == "1" else "settled"
+            case "diverged":
+                raise ReplayDivergence(answer.detail)
+            case "not_found":
+                await self._create_again(job)
+            case _:
+                log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
+        return "settled"
 
     async def _send(self, job: _Job, live: _Live, asked: Pass, inline: Inline | None) -> Committed:
         token = self._world.next_token()
@@ -270,29 +271,31 @@ class Orchestrator:
 
     # -- inline steps
 
-    def _choose_inline(self, asked: Pass) -> Inline | None:
-        """The first new step, if this worker may run it now."""
-        if asked.outcome or not self._world.settings.max_inline_steps or self._stopping() or self._step_slots.free <= 0:
+    def _choose_inline(self, job: _Job, asked: Pass) -> Inline | None:
+        """The first new step, if this worker may run it now. A step message has a step slot already."""
+        if asked.outcome or not self._world.settings.max_inline_steps or self._stopping():
+            return None
+        if job.is_wake and self._step_slots.free <= 0:
             return None
         step = next(iter(asked.steps), None)
         if step is None or step.name not in self._app.steps or step.queue not in self._queues:
             return None
         return Inline(step, self._world.next_token())
 
-    async def _run_inline(self, job: _Job, live: _Live, inline: Inline, answer: Committed) -> bool:
+    async def _run_inline(self, job: _Job, live: _Live, inline: Inline, answer: Committed) -> _Next:
         step = inline.step
         observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
         attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
-        return await self._finish_inline(msgspec.structs.replace(attempt, first_started_at=answer.at))
+        return await self._finish_inline(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
 
-    async def _run_owned(self, job: _Job, loaded: Loaded) -> bool:
-        """A redelivery of the owner: its inline step starts again here. True: the same message goes on."""
+    async def _run_owned(self, job: _Job, loaded: Loaded) -> _Next:
+        """A redelivery of the owner: its inline step starts again here."""
         name = await self._name_of(job, loaded)
         step = self._app.steps.get(name)
         if step is None:
             detail = f"no step {name!r} is registered in this worker"
             await refuse(self._world, job.delivery, job.message, reason="unknown_name", detail=detail)
-            return False
+            return "settled"
         item = ClaimItem(
             run_id=job.run_id,
             step_id=loaded.owned,
@@ -307,20 +310,15 @@ class Orchestrator:
         observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
         if claim.outcome != "started":
             log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
-            return claim.detail == "responsible"
+            return "load" if claim.detail == "responsible" else "settled"
         context = RunContext(
             loaded.deployment, loaded.spec_version, loaded.started_at or None, loaded.root_run_id or job.run_id
         )
         attempt = self._attempt(job, context, loaded.owned, name, item.token, claim.input or b"")
-        self._step_slots.take()
-        try:
-            return await self._finish_inline(
-                msgspec.structs.replace(
-                    attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
-                )
-            )
-        finally:
-            self._step_slots.release()
+        started = msgspec.structs.replace(
+            attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
+        )
+        return await self._finish_inline(job, started)
 
     def _attempt(self, job: _Job, context: RunContext, step_id: str, name: str, token: str, data: bytes) -> Attempt:
         return Attempt(
@@ -341,10 +339,18 @@ class Orchestrator:
             trace_carrier=job.message.trace_carrier,
         )
 
-    async def _finish_inline(self, attempt: Attempt) -> bool:
-        with self._replay_slots.released():  # wakes go on while a body runs
+    async def _finish_inline(self, job: _Job, attempt: Attempt) -> _Next:
+        if job.is_wake:
+            self._step_slots.hold()
+            try:
+                with self._replay_slots.lent():  # wakes go on while a body runs
+                    async with self._step_slots.turn():
+                        recorded = await self._attempts.run(attempt)
+            finally:
+                self._step_slots.release()
+        else:  # a step message came with a step slot
             recorded = await self._attempts.run(attempt)
-        return recorded.detail == "responsible"
+        return "load" if recorded.detail == "responsible" else "settled"
 
     async def _name_of(self, job: _Job, loaded: Loaded) -> str:
         elements, start = list(loaded.elements), 0
@@ -390,7 +396,9 @@ class Orchestrator:
             wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
             deployment = self._world.settings.deployment if self._world.settings.affinity else ""
             target = job.delivery.partition.short(job.delivery.partition.workflows(deployment))
-            await self._world.move(job.delivery, message, wake, target=target, delay_ms=_RECOVERY_DELAY_MS)
+            await self._world.move(
+                job.delivery, Outgoing.of(wake), old_id=message.message_id, target=target, delay_ms=_RECOVERY_DELAY_MS
+            )
             observe(MessageMoved("workflow", "divergence"))
             return
         code = "REPLAY_DIVERGENCE" if isinstance(error, ReplayDivergence) else "CORRUPTED_EVENT_LOG"

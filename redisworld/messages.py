@@ -71,6 +71,7 @@ _encoder = msgspec.msgpack.Encoder()
 _strict = msgspec.msgpack.Decoder(Message)
 _fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _trace_carrier = msgspec.msgpack.Decoder(dict[str, str])
+_untyped = msgspec.msgpack.Decoder()
 _number = msgspec.msgpack.Decoder(int | float)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -109,6 +110,23 @@ def _without_bad_diagnostics(data: bytes) -> bytes:
 def _whole_number(data: msgspec.Raw) -> int:
     # Producers whose only number is a double write epoch milliseconds as one; infinity and NaN have no integer.
     return int(_number.decode(data))
+
+
+def touched(data: bytes, *, refused_at: int) -> tuple[bytes, str, int]:
+    """A message of a newer version for its next delivery, with the fields that we do not know.
+
+    Returns its bytes with one more in ``deliveries``, its id, and ``first_refused_at``. Raises MalformedMessage.
+    """
+    try:
+        fields = _untyped.decode(data)
+    except _UNREADABLE as error:
+        raise MalformedMessage(f"not a message: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("message_id"), str):
+        raise MalformedMessage("not a message: no message_id")
+    deliveries, first = fields.get("deliveries"), fields.get("first_refused_at")
+    fields["deliveries"] = (deliveries if isinstance(deliveries, int) else 1) + 1
+    fields["first_refused_at"] = first if isinstance(first, int) else refused_at
+    return _encoder.encode(fields), fields["message_id"], fields["first_refused_at"]
 
 
 def moved(message: StepMessage | WorkflowMessage, *, refused_at: int | None = None) -> Message:

@@ -47,8 +47,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Longest blocking read: the price of a quiet worker is one command a second, and a stop waits no longer."""
 
     reclaim_every_ms: int = 1_000
-    timer_poll_ms: int = 1_000
+    timer_poll_ms: int = 10_000
     """Longest sleep between two looks at the timers; an earlier due time announces itself."""
+
+    reap_every_ms: int = 60_000
+    """How often finished runs past their retention are looked for."""
 
     grace_ms: int = 25_000
     """How long a drain waits for running bodies; below the 30 s that Kubernetes gives a pod."""
@@ -100,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Refuse values that cannot work. Raises InvalidInput naming the setting."""
         positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
-                    "log_page", "reclaim_every_ms", "timer_poll_ms", "max_payload", "chunk_bytes",
+                    "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "max_payload", "chunk_bytes",
                     "max_log_events", "redis_timeout_ms")  # fmt: skip
         not_negative = ("max_inline_steps", "grace_ms", "refused_limit_ms", "retention_ms", "step_input_limit",
                         "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip

@@ -76,6 +76,11 @@ end
 local inline, ending = false, false
 local tells = false -- whether something has ended unseen, as the new assignments show
 
+local function dispatch(item)
+  publish(item.target, {kind = 'step', run = run.id, step = item.id, name = item.name, spec = spec, reason = '',
+    body = item.message}, run.at)
+end
+
 local function create(item)
   if item.exists then
     tells = assign(run, open_step(run, item.id), item.group) or tells
@@ -84,7 +89,7 @@ local function create(item)
   local step = new_step(run, item.id, '', append(run, 'step_created', item.id, '-', item.name, item.input))
   count('steps_created')
   if item.group ~= '' then assign(run, step, item.group) else save_step(run, step) end
-  if item.op == 'inline' then inline = item else publish_step(item.target, run.id, item.id, item.name, spec, item.message) end
+  if item.op == 'inline' then inline = item else dispatch(item) end
 end
 
 local function create_wait(item)
@@ -157,7 +162,7 @@ end
 local again = run.woken_at > tonumber(consumed)
 local held = holds(stream, entry, consumer)
 if inline and (again or not held) then
-  publish_step(inline.target, run.id, inline.id, inline.name, spec, inline.message)
+  dispatch(inline)
   inline = false
 end
 if again then

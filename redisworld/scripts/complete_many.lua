@@ -16,16 +16,17 @@ local STRIDE, SPEC = 14, 1
 -- Under OOM Redis lets a script write on when its first write was an allowed one; this call frees memory.
 redis.call('HDEL', TAG .. 'stats', '')
 
-local function retry(run, step, cause, payload, delay, target, name, body)
+local function retry(run, step, cause, payload, wait_ms, target, name, body)
   local charged = cause ~= 'drain'
   local number = append(run, 'step_retrying', step.id, step.attempt, cause, payload)
   if charged then step.error = number else step.uncharged = step.uncharged + 1 end
   step.status, step.message, step.entry = 'pending', '', '' -- the token stays: a lost reply is asked again
-  if delay > 0 then
-    step.retry_at = now + delay
-    add_delayed(step.retry_at, 'step ' .. run.id .. ' ' .. step.id, target .. ' ' .. name .. ' ' .. SPEC .. '\n' .. body)
+  local message = {kind = 'step', run = run.id, step = step.id, name = name, spec = SPEC, reason = '', body = body}
+  if wait_ms > 0 then
+    step.retry_at = now + wait_ms
+    delay(step.retry_at, step.id, target, message)
   else
-    publish_step(target, run.id, step.id, name, SPEC, body)
+    publish(target, message, now)
   end
   count(charged and 'steps_retried' or 'steps_handed_back')
   save_step(run, step)
@@ -81,10 +82,9 @@ local function complete(i)
     return {'gone', run.status}
   end
 
-  local delay = tonumber(ARGV[i + 10])
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
   if outcome == 'retrying' then
-    local answer = retry(run, step, cause, ARGV[i + 9], delay, ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
+    local answer = retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
     settle_if_held(stream, entry, consumer)
     return answer
   end

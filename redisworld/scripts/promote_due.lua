@@ -20,16 +20,6 @@ local function complete_wait(run_id, wait_id)
   observe(run, 'timer', '', false)
 end
 
-local function move_body(kind, run_id, id, body)
-  local target, name, spec, extra, message = string.match(body, '^(%S+) (%S+) (%S+) ?([^\n]*)\n(.*)$')
-  if not target then return end
-  if kind == 'step' then
-    publish_step(target, run_id, id, name, spec, message)
-  else
-    publish_workflow(target, run_id, name, extra, spec, now, message)
-  end
-end
-
 local due = redis.call('ZRANGE', TAG .. 'delayed', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
 local members = {}
 for i = 1, #due, 2 do
@@ -40,7 +30,7 @@ for i = 1, #due, 2 do
     complete_wait(run_id, id)
   elseif kind then
     local body = redis.call('HGET', TAG .. 'delayed:body', member)
-    if body then move_body(kind, run_id, id, body) end
+    if body then publish_delayed(kind, run_id, body, now) end
   end
   answer[#answer + 1] = string.format('%.0f', now - tonumber(due[i + 1]))
 end

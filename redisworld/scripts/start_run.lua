@@ -30,5 +30,6 @@ if pin ~= '' then set_field(run, 'pin', pin) end
 save_run(run)
 redis.call('ZADD', TAG .. 'index:created', at, run_id)
 redis.call('ZADD', TAG .. 'index:status:pending', at, run_id)
-publish_workflow('workflows' .. pin, run_id, workflow, 'start', spec, run.at, message)
+publish('workflows' .. pin, {kind = 'workflow', run = run_id, step = '', name = workflow, spec = spec, reason = 'start',
+  body = message}, run.at)
 return {'created', at}

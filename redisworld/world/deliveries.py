@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from redisworld.keys import Partition
+from redisworld.messages import StepMessage, WorkflowMessage, encode
+from redisworld.settings import SPEC_VERSION
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -27,6 +29,70 @@ class Delivery(msgspec.Struct, frozen=True):
     def text(self, field: str) -> str:
         """A clear field as text, or ``""``."""
         return self.fields.get(field, b"").decode("utf-8", "replace")
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it goes into a stream: the clear fields, its id, and its bytes."""
+
+    kind: str
+    run_id: str
+    id: str
+    step_id: str = ""
+    name: str
+    spec: str = str(SPEC_VERSION)
+    reason: str = ""
+    body: bytes
+
+    @classmethod
+    def of(cls, message: StepMessage | WorkflowMessage) -> Outgoing:
+        """A message of ours."""
+        if isinstance(message, StepMessage):
+            return cls(
+                kind="step",
+                run_id=message.run_id,
+                id=message.message_id,
+                step_id=message.step_id,
+                name=message.step_name,
+                body=encode(message),
+            )
+        return cls(
+            kind="workflow",
+            run_id=message.run_id,
+            id=message.message_id,
+            name=message.workflow_name,
+            reason=message.reason,
+            body=encode(message),
+        )
+
+    @classmethod
+    def again(cls, delivery: Delivery, *, body: bytes, message_id: str) -> Outgoing:
+        """A delivered message with its clear fields as they are, also one of a newer version."""
+        return cls(
+            kind=delivery.kind,
+            run_id=delivery.text("run"),
+            id=message_id,
+            step_id=delivery.text("step"),
+            name=delivery.text("name"),
+            spec=delivery.text("spec"),
+            reason=delivery.text("reason"),
+            body=body,
+        )
+
+    def args(self, *, old_id: str, target: str, delay_ms: int) -> list[str | bytes | int]:
+        """As move_message takes it, after the delivery."""
+        return [
+            self.kind,
+            self.run_id,
+            self.step_id,
+            self.name,
+            self.spec,
+            self.reason,
+            old_id,
+            self.id,
+            target,
+            delay_ms,
+            self.body,
+        ]
 
 
 class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):

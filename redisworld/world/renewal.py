@@ -11,7 +11,7 @@ from redisworld import scripts
 from redisworld.errors import RedisUnavailable
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
-from redisworld.world.deliveries import Delivery
+from redisworld.world.deliveries import Delivery, Outgoing
 
 
 class Renewal:
@@ -26,7 +26,7 @@ class Renewal:
         self._client.close()
 
     def renew(self, partition: Partition, deliveries: Sequence[Delivery]) -> set[str]:
-        """Set the idle time of deliveries of one partition to 0; the entry ids held no more. Raises RedisUnavailable."""
+        """Set the idle time of a partition's deliveries to 0; the entry ids held no more. Raises RedisUnavailable."""
         args: list[str | bytes | int] = [self._consumer]
         for delivery in deliveries:
             args += [delivery.stream, delivery.entry_id]
@@ -34,26 +34,9 @@ class Renewal:
 
     def give_back(self, delivery: Delivery) -> None:
         """Put a delivery that has not started back into its stream, bytes as they are. Raises RedisUnavailable."""
-        d = delivery
-        args = [
-            "",
-            self._consumer,
-            d.stream,
-            d.entry_id,
-            d.kind,
-            d.text("run"),
-            "",
-            "",
-            d.text("name"),
-            d.text("spec"),
-            d.text("reason"),
-            d.stream,
-            0,
-            d.fields.get("msg", b""),
-        ]
-        if d.kind == "step":
-            args[6] = args[7] = d.text("step")
-        self._call("move_message", d.partition, args)
+        again = Outgoing.again(delivery, body=delivery.fields.get("msg", b""), message_id="")
+        args = again.args(old_id="", target=delivery.stream, delay_ms=0)
+        self._call("move_message", delivery.partition, ["", self._consumer, delivery.stream, delivery.entry_id, *args])
 
     def _call(self, name: str, partition: Partition, args: list[Any]) -> Any:
         script = scripts.load(name)

@@ -22,13 +22,13 @@ from redisworld import messages, scripts
 from redisworld.errors import InvalidInput, MalformedMessage, NamespaceMismatch, RunConflict, RunNotFound
 from redisworld.events import RunCreated
 from redisworld.keys import Partition, meta, partition_of
-from redisworld.messages import RunInput, StepMessage, WorkflowMessage
+from redisworld.messages import RunInput, WorkflowMessage
 from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import DATA_VERSION, SPEC_VERSION, Settings
 from redisworld.values import Signature
 from redisworld.world.batching import Batcher
 from redisworld.world.connection import Connection, redacted
-from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Recorded
+from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
 from redisworld.world.endings import Endings
 from redisworld.world.handle import Run
 from redisworld.world.queue import Queue, Stream, fields_of
@@ -76,7 +76,8 @@ def check_run_id(run_id: str) -> str:
     """The run id, if it can be one. Raises InvalidInput."""
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
         raise InvalidInput(
-            f"run id {run_id!r} cannot be used: 1 to 128 letters, digits and . _ ~ / + = -, beginning with a letter or digit"
+            f"run id {run_id!r} cannot be used: 1 to 128 letters, digits and . _ ~ / + = -, "
+            "beginning with a letter or digit"
         )
     return run_id
 
@@ -166,7 +167,9 @@ class World:
             run_id=run_id,
             workflow_name=workflow,
             reason="start",
-            run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root),
+            run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root)
+            if len(payload) <= s.step_input_limit
+            else None,
             requested_at=time.time_ns() // 1_000_000,
         )
         reply = await self._script(
@@ -369,34 +372,11 @@ class World:
 
     # -- deliveries
 
-    async def move(
-        self,
-        delivery: Delivery,
-        old: StepMessage | WorkflowMessage,
-        new: StepMessage | WorkflowMessage,
-        *,
-        target: str,
-        delay_ms: int = 0,
-    ) -> bool:
-        """Hand a delivery back as ``new``, after ``delay_ms``; False if this consumer holds it no more."""
-        step = isinstance(new, StepMessage)
+    async def move(self, delivery: Delivery, message: Outgoing, *, old_id: str, target: str, delay_ms: int = 0) -> bool:
+        """Hand a delivery back as ``message``, after ``delay_ms``; False if this consumer holds it no more."""
+        args = message.args(old_id=old_id, target=target, delay_ms=delay_ms)
         reply = await self._script(
-            "move_message",
-            delivery.partition,
-            self.clock(),
-            self.consumer,
-            delivery.stream,
-            delivery.entry_id,
-            "step" if step else "workflow",
-            new.run_id,
-            old.message_id,
-            new.step_id if isinstance(new, StepMessage) else new.message_id,
-            new.step_name if isinstance(new, StepMessage) else new.workflow_name,
-            SPEC_VERSION,
-            "" if isinstance(new, StepMessage) else new.reason,
-            target,
-            delay_ms,
-            messages.encode(new),
+            "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, *args
         )
         return _word(reply) == "moved"
 
@@ -450,6 +430,10 @@ class World:
         """Make due timers happen: ms until the next one (None: there is none), and how late each was."""
         reply = await self._script("promote_due", partition, self.clock(), limit)
         return (int(reply[1]) if reply[1] else None), [int(late) for late in reply[2:]]
+
+    async def reap(self, partition: Partition, limit: int) -> int:
+        """Delete at most ``limit`` finished runs whose retention is over; how many."""
+        return int((await self._script("reap_expired", partition, self.clock(), limit))[1])
 
     async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
         """Remove a consumer that holds nothing; False if it does."""

@@ -6,7 +6,8 @@ local function publish_wake(run, reason)
   local body = pack_map({pack_text('kind'), pack_text('workflow'), pack_text('message_id'), pack_text(id),
     pack_text('run_id'), pack_text(run.id), pack_text('workflow_name'), pack_text(run.workflow),
     pack_text('reason'), pack_text(reason), pack_text('requested_at'), pack_number(run.at)})
-  publish_workflow('workflows' .. run.pin, run.id, run.workflow, reason, WAKE_SPEC, run.at, body)
+  publish('workflows' .. run.pin, {kind = 'workflow', run = run.id, step = '', name = run.workflow, spec = WAKE_SPEC,
+    reason = reason, body = body}, run.at)
   run.wake = id
   set_field(run, 'wake', id)
   count('wakes')

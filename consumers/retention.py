@@ -1,0 +1,43 @@
+"""When do finished runs go? After their retention, with everything that belongs to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from redisworld.errors import RedisUnavailable
+from redisworld.world import World
+
+log = logging.getLogger("redisworld")
+
+_BATCH = 200
+"""Runs a call: below 2 ms of Redis, since UNLINK frees in the background."""
+
+
+class Retention:
+    """Reaps expired runs in all partitions; every worker does, and a repeat finds nothing."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def run(self, stopping: Callable[[], bool]) -> None:
+        """Reap until ``stopping``."""
+        while not stopping():
+            try:
+                await self.tick()
+            except RedisUnavailable as error:
+                log.debug("retention: %s", error)
+            for _ in range(max(1, self._world.settings.reap_every_ms // 1_000)):
+                if stopping():
+                    return
+                await anyio.sleep(min(1.0, self._world.settings.reap_every_ms / 1_000))
+
+    async def tick(self) -> int:
+        """Delete what has expired by now; how many runs. Raises RedisUnavailable."""
+        total = 0
+        for partition in self._world.partitions:
+            while reaped := await self._world.reap(partition, _BATCH):
+                total += reaped
+        return total

@@ -1,0 +1,22 @@
+-- reap_expired: deletes finished runs whose retention is over: row, log and index members together.
+-- @key stats            hash: counters of the partition
+-- @derived expiring, runs, logs, indexes
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg limit            runs to delete at most
+-- @returns reaped count
+-- @include partition clock stats
+local now, limit = clock(ARGV[1]), ARGV[2]
+
+local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+for _, run_id in ipairs(expired) do
+  redis.call('UNLINK', row_key(run_id), log_key(run_id))
+  for _, index in ipairs({'created', 'status:completed', 'status:failed', 'status:cancelled'}) do
+    redis.call('ZREM', TAG .. 'index:' .. index, run_id)
+  end
+  redis.call('ZREM', TAG .. 'expiring', run_id)
+end
+if #expired > 0 then
+  count('runs_reaped', #expired)
+  save_stats()
+end
+return {'reaped', #expired}
