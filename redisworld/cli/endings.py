@@ -1,0 +1,47 @@
+"""With which line and which exit code does a command end that did not succeed?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+from redisworld.cli.plain import one_line
+from redisworld.errors import InvalidInput, NamespaceMismatch, RedisworldError
+
+FAILED = 1
+CHANGE_THE_COMMAND = 2
+"""Repeating it will never help: an argument, an option or a setting has to be another one."""
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+_LONGEST_LINE = 2_000
+
+
+class CommandFailed(RedisworldError):
+    """What a command was asked for did not happen, and no error of the library says so."""
+
+
+def report(error: BaseException) -> int:
+    """Print the one line of an expected error and give its exit code; anything else is raised again."""
+    causes = list(_leaves(error))
+    expected = next((cause for cause in causes if isinstance(cause, RedisworldError)), None)
+    if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+        return INTERRUPTED
+    if any(isinstance(cause, BrokenPipeError) for cause in causes):
+        # The reader (head, less) has gone. Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    if expected is None or not all(isinstance(cause, RedisworldError) for cause in causes):
+        raise error
+    print(f"redisworld: error: {one_line(str(expected), _LONGEST_LINE)}", file=sys.stderr)
+    return CHANGE_THE_COMMAND if isinstance(expected, (InvalidInput, NamespaceMismatch)) else FAILED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors themselves: a task group wraps what is raised inside it into a group, even a single one."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

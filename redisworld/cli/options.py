@@ -1,0 +1,125 @@
+"""How are options declared, and which environment variable stands in for each?
+
+Options named like a field of Settings are left to ``Settings.from_env``; the few that only the command line has
+take their variable here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn
+
+from redisworld.durations import parse_ms
+from redisworld.errors import InvalidInput
+from redisworld.settings import Settings
+from redisworld.world import EMBEDDED_URL, World
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a usage error as InvalidInput, so that it ends like every other bad input: one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InvalidInput."""
+        raise InvalidInput(f"{message} (see {self.prog} --help)")
+
+
+def add_command(
+    commands: Any, name: str, command: Callable[[argparse.Namespace], int] | None, *, does: str, example: str
+) -> Parser:
+    """A command or, without ``command``, a noun whose verbs follow. ``does`` is a sentence."""
+    parser: Parser = commands.add_parser(
+        name,
+        help=does[0].lower() + does[1:].rstrip("."),
+        description=does,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if command is not None:
+        parser.set_defaults(command=command)
+    return parser
+
+
+def add_setting(parser: Parser, flag: str, field: str, text: str, **how: Any) -> None:
+    """An option for a field of Settings; without it the field's variable counts, then its default."""
+    if "action" not in how:
+        how.setdefault("metavar", field.removesuffix("_ms").upper())
+    parser.add_argument(flag, dest=field, help=f"{text} [{variable(field)}]", default=None, **how)
+
+
+def add_option(parser: Parser, flag: str, name: str, text: str, *, default: str | None, **how: Any) -> None:
+    """An option that only the command line has, with a variable of its own."""
+    parser.add_argument(flag, help=f"{text} [{variable(name)}]", default=from_environment(name) or default, **how)
+
+
+def add_redis_options(parser: Parser, *, url: str = "redis://localhost:6379/0", namespace: str = "default") -> None:
+    """The options of everything that talks to Redis; ``url`` and ``namespace`` are the defaults help tells."""
+    add_setting(parser, "--url", "url", f"Redis URL (default: {url})")
+    add_setting(parser, "--namespace", "namespace", f"namespace of the runs (default: {namespace})")
+    add_setting(parser, "--partitions", "partitions", "partition count the namespace must have", type=whole(1, 256))
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting or option."""
+    return f"REDISWORLD_{name.upper()}"
+
+
+def from_environment(name: str) -> str | None:
+    """The variable's value; an empty one counts as absent, as in Settings."""
+    return os.environ.get(variable(name)) or None
+
+
+def settings_of(arguments: argparse.Namespace, **overrides: Any) -> Settings:
+    """The settings a command was given: options, then variables, then defaults."""
+    given = {name: value for name, value in vars(arguments).items() if name in Settings.__struct_fields__}
+    return Settings.from_env(**(given | overrides))
+
+
+@asynccontextmanager
+async def connected(arguments: argparse.Namespace) -> AsyncIterator[World]:
+    """The namespace a command was given. Raises InvalidInput for the embedded Redis, which ends with the command."""
+    settings = settings_of(arguments)
+    if settings.url.startswith(EMBEDDED_URL):
+        raise InvalidInput(
+            f"{EMBEDDED_URL} lives inside one process and nobody else can reach it: "
+            "give the URL of a Redis with --url, or try 'redisworld demo'"
+        )
+    async with World.connect(settings=settings) as world:
+        yield world
+
+
+def duration_ms(text: str) -> int:
+    """Argument type: a duration like ``30s``."""
+    try:
+        return parse_ms(text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Argument type: a whole number within bounds."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, not {text!r}")
+        return number
+
+    return read
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Argument type: one of these words. Unlike ``choices`` it also judges what a variable says."""
+
+    def read(text: str) -> str:
+        if text.lower() not in words:
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(words)}, not {text!r}")
+        return text.lower()
+
+    return read

@@ -1,0 +1,52 @@
+"""How are user values and texts written for a terminal and as JSON?"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Sequence
+from datetime import date, time
+from typing import Any
+
+from redisworld.packing import contents_of
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's words; what JSON has no word for becomes a readable text."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+    if (contents := contents_of(value)) is not None:
+        return {name: plain(part) for name, part in contents.parts.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=repr)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    return str(value)
+
+
+def as_json(value: Any) -> str:
+    """One line of JSON."""
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """The text on one line, without characters that could move the cursor, cut to ``longest``."""
+    joined = " ".join(text.split())
+    visible = joined if joined.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
+    return visible if longest is None or len(visible) <= longest else f"{visible[: longest - 1]}…"
+
+
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns aligned to the left, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,57 @@
+"""Which commands are there, and how does one call of the program run?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from redisworld.cli import demo, run, start, worker
+from redisworld.cli.endings import report
+from redisworld.cli.options import Parser
+
+_EXAMPLES = """\
+examples:
+  redisworld demo
+  redisworld worker app:wf --url redis://localhost:6379/0
+  redisworld start app:publish --args '["cat.png"]' --wait
+  redisworld run show publish-cat
+
+exit codes: 0 success, 1 it failed (run failed, Redis unreachable, no such run), 2 the command has to be changed
+every setting has an environment variable, named in the help of its option; an option wins over its variable
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; its exit code. ``argv`` is without the program's name (default: the process's own)."""
+    try:
+        arguments = _parser().parse_args(argv)
+        code: int = arguments.command(arguments)
+        sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
+        return code
+    except SystemExit as shown:  # argparse, after --help and --version
+        return int(shown.code or 0)
+    except BaseException as error:
+        return report(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="redisworld",
+        description="Durable workflows on the Redis you already have.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"redisworld {_version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    for noun in (worker, start, run, demo):
+        noun.add_to(commands)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("redisworld")
+    except PackageNotFoundError:  # a checkout on the path, never installed
+        return "(not installed)"

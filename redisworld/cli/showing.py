@@ -1,0 +1,116 @@
+"""How is the story of a run shown: as text for people, as one object for programs?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from redisworld.cli.plain import as_json, one_line, table
+from redisworld.cli.story import Entry, StepStory, Story
+from redisworld.cli.times import iso, length
+from redisworld.errors import ErrorInfo
+from redisworld.events import EventKind
+from redisworld.runs import RunRow
+
+_PAYLOAD_SHOWN = 80
+
+
+def as_object(story: Story) -> dict[str, Any]:
+    """``{run, steps, waits, events}``, with payloads decoded and times in epoch ms."""
+    return {
+        "run": msgspec.to_builtins(story.row),
+        "steps": [msgspec.to_builtins(step) for step in story.steps],
+        "steps_before": story.steps_before,
+        "waits": [{"id": id, "due_at": due} for id, due in story.waits.items()],
+        "events": [_event_object(entry) for entry in story.entries],
+        "events_before": story.entries_before,
+    }
+
+
+def as_text(story: Story, *, whole_payloads: bool) -> str:
+    """Header, steps, open waits, log."""
+    created = story.row.created_at
+    parts = [_header(story.row)]
+    if story.steps:
+        head = ("STEP", "NAME", "STATUS", "ATTEMPT", "STARTED", "TOOK", "RETRY AT")
+        parts.append(_before(story.steps_before, "steps") + table(head, [_step_row(s, created) for s in story.steps]))
+    if story.waits:
+        parts.append(table(("WAIT", "DUE"), [(id, iso(due)) for id, due in story.waits.items()]))
+    longest = None if whole_payloads else _PAYLOAD_SHOWN
+    log_head = ("NR", "AT", "EVENT", "ID", "ATTEMPT", "DETAIL")
+    rows = [_event_row(entry, created, longest) for entry in story.entries]
+    parts.append(_before(story.entries_before, "events") + table(log_head, rows))
+    return "\n\n".join(parts)
+
+
+def _header(row: RunRow) -> str:
+    took = f"  (took {length(row.finished_at - row.created_at)})" if row.finished_at else ""
+    facts = (
+        ("run", row.run_id),
+        ("status", row.status + (f"  ({row.code})" if row.code else "")),
+        ("workflow", row.workflow),
+        ("deployment", row.deployment or "-"),
+        ("created", iso(row.created_at)),
+        ("started", iso(row.started_at)),
+        ("finished", iso(row.finished_at) + took),
+        ("wake", row.wake or "-"),
+        ("log", f"{row.log_length} events, {row.replayed_to} replayed"),
+    )
+    return "\n".join(f"{name:<11} {value}" for name, value in facts)
+
+
+def _before(count: int, what: str) -> str:
+    return f"({count} earlier {what} not shown; --all shows them)\n" if count else ""
+
+
+def _step_row(step: StepStory, created: int) -> tuple[str, ...]:
+    return (
+        step.id,
+        step.name,
+        step.status,
+        str(step.attempt),
+        _since(step.started_at, created),
+        length(step.ended_at - step.started_at) if step.ended_at and step.started_at else "-",
+        iso(step.retry_at),
+    )
+
+
+def _event_row(entry: Entry, created: int, longest: int | None) -> tuple[str, ...]:
+    event = entry.event
+    if event is None:
+        return (str(entry.number), "-", "unreadable", "-", "-", str(entry.payload))
+    detail = iso(int(event.detail)) if event.kind is EventKind.WAIT_CREATED and event.detail.isdigit() else event.detail
+    payload = one_line(_payload_text(entry.payload), longest) if event.payload else ""
+    return (
+        str(entry.number),
+        _since(event.at, created),
+        event.kind,
+        event.id or "-",
+        str(event.attempt or "-"),
+        "  ".join(text for text in (detail, payload) if text),
+    )
+
+
+def _payload_text(payload: Any) -> str:
+    return str(payload) if isinstance(payload, ErrorInfo) else as_json(payload)
+
+
+def _since(at: int, created: int) -> str:
+    return f"+{(at - created) / 1000:.3f}s" if at else "-"
+
+
+def _event_object(entry: Entry) -> dict[str, Any]:
+    event = entry.event
+    payload = msgspec.to_builtins(entry.payload) if isinstance(entry.payload, ErrorInfo) else entry.payload
+    if event is None:
+        return {"number": entry.number, "kind": "unreadable", "payload": payload}
+    return {
+        "number": entry.number,
+        "kind": event.kind,
+        "id": event.id,
+        "attempt": event.attempt,
+        "at": event.at,
+        "detail": event.detail,
+        "payload": payload,
+    }

@@ -1,0 +1,128 @@
+"""What is there to tell about a run? Its row, steps, open waits and log, read page by page."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from redisworld import events, failures, values
+from redisworld.errors import InvalidValue, MalformedMessage
+from redisworld.events import Event, EventKind, RunCreated
+from redisworld.runs import RunRow, Status, Step
+from redisworld.world import World
+
+_FAILURES = (EventKind.STEP_FAILED, EventKind.STEP_RETRYING, EventKind.RUN_FAILED)
+_RAW_SHOWN = 60
+
+
+class StepStory(msgspec.Struct, kw_only=True):
+    """A step as the row and the log tell it. Times are epoch ms by Redis; 0 where not reached."""
+
+    id: str
+    name: str = "?"
+    status: Status = Status.PENDING
+    attempt: int = 0
+    started_at: int = 0
+    ended_at: int = 0
+    retry_at: int = 0
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An event, its number from 1, and its decoded payload. ``event`` is None for an element that is none."""
+
+    number: int
+    event: Event | None
+    payload: Any
+
+
+class Story(msgspec.Struct, kw_only=True):
+    """A run. ``entries`` and ``steps`` may be only the last ones; the ``*_before`` say how many are left out."""
+
+    row: RunRow
+    steps: list[StepStory]
+    steps_before: int
+    waits: dict[str, int]
+    """Open waits: id to due time in epoch ms."""
+    entries: list[Entry]
+    entries_before: int
+
+
+async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
+    """Read a run; the last ``keep`` steps and events of it, or all. Raises RunNotFound.
+
+    A run that goes on meanwhile is told as far as each part was read; the log is not held in memory whole.
+    """
+    row = await world.row(run_id)
+    states = await world.steps(run_id)
+    told: dict[str, StepStory] = {}
+    waits: dict[str, int] = {}
+    last: deque[tuple[int, bytes]] = deque(maxlen=keep)
+    number = 0
+    while page := await world.log(run_id, number):
+        for element in page:
+            number += 1
+            last.append((number, element))
+            if (event := _parsed(element)) is not None:
+                _follow(told, waits, event)
+    ordered = [_with_state(told.get(id, StepStory(id=id)), state) for id, state in _by_creation(states)]
+    shown = ordered if keep is None else ordered[-keep:]
+    return Story(
+        row=row,
+        steps=shown,
+        steps_before=len(ordered) - len(shown),
+        waits={} if row.status.terminal else waits,  # the end of a run releases its waits without an event each
+        entries=[_entry(at, element) for at, element in last],
+        entries_before=number - len(last),
+    )
+
+
+def _parsed(element: bytes) -> Event | None:
+    try:
+        return events.parse(element)
+    except MalformedMessage:
+        return None
+
+
+def _follow(told: dict[str, StepStory], waits: dict[str, int], event: Event) -> None:
+    match event.kind:
+        case EventKind.STEP_CREATED:
+            told[event.id] = StepStory(id=event.id, name=event.detail)
+        case EventKind.STEP_STARTED if event.id in told:
+            told[event.id].started_at = told[event.id].started_at or event.at
+        case EventKind.STEP_COMPLETED | EventKind.STEP_FAILED if event.id in told:
+            told[event.id].ended_at = event.at
+        case EventKind.WAIT_CREATED:
+            waits[event.id] = int(event.detail) if event.detail.isdigit() else 0
+        case EventKind.WAIT_COMPLETED | EventKind.WAIT_CANCELLED:
+            waits.pop(event.id, None)
+
+
+def _by_creation(states: dict[str, Step]) -> list[tuple[str, Step]]:
+    return sorted(states.items(), key=lambda item: item[1].input_event)
+
+
+def _with_state(step: StepStory, state: Step) -> StepStory:
+    step.status, step.attempt = state.status, state.attempt
+    step.retry_at = state.retry_at if state.status is Status.PENDING else 0
+    return step
+
+
+def _entry(number: int, element: bytes) -> Entry:
+    event = _parsed(element)
+    return Entry(number, event, _decoded(event) if event is not None else repr(element[:_RAW_SHOWN]))
+
+
+def _decoded(event: Event) -> Any:
+    """The payload for people; bytes that cannot be decoded are shown by their beginning."""
+    if not event.payload:
+        return None
+    try:
+        if event.kind in _FAILURES:
+            return failures.decode(event.payload)
+        if event.kind is EventKind.RUN_CREATED:
+            return values.decode(msgspec.msgpack.decode(event.payload, type=RunCreated).input)
+        return values.decode(event.payload)
+    except (MalformedMessage, InvalidValue, msgspec.DecodeError):
+        return repr(event.payload[:_RAW_SHOWN])

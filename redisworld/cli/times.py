@@ -1,0 +1,25 @@
+"""How are moments and lengths of time written for people?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso(at_ms: int) -> str:
+    """A moment, epoch ms by Redis, in UTC with milliseconds; ``-`` for 0, which stands for none."""
+    if not at_ms:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def length(ms: float) -> str:
+    """A length of time with the digits that matter."""
+    if ms < 1_000:
+        return f"{ms:.4g} ms"
+    if ms < 120_000:
+        return f"{ms / 1000:.2f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)

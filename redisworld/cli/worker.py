@@ -1,0 +1,165 @@
+"""What does ``redisworld worker`` do? It runs the workflows and steps of an application until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
+
+from consumers.server import Server
+from consumers.worker import Worker, run_until_signalled
+from redisworld.cli import logs
+from redisworld.cli.apps import load_app
+from redisworld.cli.options import (
+    Parser,
+    add_command,
+    add_option,
+    add_redis_options,
+    add_setting,
+    connected,
+    duration_ms,
+    from_environment,
+    one_of,
+    whole,
+)
+from redisworld.errors import InvalidInput
+from redisworld.metrics import Metrics
+from redisworld.observe import observing
+from redisworld.workflows import Workflows
+from redisworld.world import World, redacted
+
+log = logging.getLogger("redisworld")
+
+_OFF = -1
+
+
+def add_to(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "worker",
+        _worker,
+        does="Run the workflows and steps of an application until SIGTERM or SIGINT, then drain and exit 0.",
+        example="redisworld worker app:wf --url redis://localhost:6379/0 --concurrency 16 --log-format json",
+    )
+    parser.add_argument(
+        "app", metavar="MODULE[:ATTRIBUTE]", help="the Workflows object; the attribute is wf by default"
+    )
+    add_redis_options(parser)
+    _add_work_options(parser)
+    _add_operating_options(parser)
+
+
+def _add_work_options(parser: Parser) -> None:
+    positive = whole(1, 100_000)
+    add_setting(parser, "--concurrency", "concurrency", "step bodies at once (default: 64)", type=positive)
+    parser.add_argument(
+        "--queue",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        help="named queues to serve besides the default one (default: all the application names); "
+        "the variable holds them separated by commas [REDISWORLD_QUEUE]",
+    )
+    add_setting(
+        parser, "--lease", "lease_ms", "how long a delivery is held without renewal (default: 30s)", type=duration_ms
+    )
+    add_setting(parser, "--grace", "grace_ms", "how long a drain waits for bodies (default: 25s)", type=duration_ms)
+    add_setting(parser, "--deployment", "deployment", "deployment id of this code")
+    add_setting(
+        parser,
+        "--affinity",
+        "affinity",
+        "keep runs on the deployment that started them",
+        action=argparse.BooleanOptionalAction,
+    )
+
+
+def _add_operating_options(parser: Parser) -> None:
+    add_option(
+        parser,
+        "--metrics-port",
+        "metrics_port",
+        "port of /metrics, /healthz, /readyz; 0 takes a free one, none or -1 is off (default: 9464)",
+        default="9464",
+        type=_port,
+        metavar="PORT",
+    )
+    add_option(
+        parser,
+        "--metrics-host",
+        "metrics_host",
+        "address to serve on (default: 0.0.0.0)",
+        default="0.0.0.0",
+        metavar="HOST",
+    )
+    add_option(
+        parser,
+        "--log-level",
+        "log_level",
+        f"{', '.join(logs.LEVELS)} (default: info)",
+        default="info",
+        type=one_of(*logs.LEVELS),
+        metavar="LEVEL",
+    )
+    add_option(
+        parser,
+        "--log-format",
+        "log_format",
+        "text, or json for one object a line (default: text)",
+        default="text",
+        type=one_of(*logs.FORMATS),
+        metavar="FORMAT",
+    )
+
+
+def _port(text: str) -> int:
+    return _OFF if text.lower() == "none" else whole(_OFF, 65_535)(text)
+
+
+def _worker(arguments: argparse.Namespace) -> int:
+    with logs.to_stderr(arguments.log_level, arguments.log_format):
+        app = load_app(arguments.app)
+        asyncio.run(_work(arguments, app, _queues(arguments.queue, app)))
+    return 0
+
+
+def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
+    """The named queues to serve. Raises InvalidInput for one that no step of the application uses."""
+    known = {step.queue for step in app.steps.values()} - {""}
+    named = asked or [name.strip() for name in (from_environment("queue") or "").split(",") if name.strip()]
+    if unknown := sorted(set(named) - known):
+        has = f"its queues are {', '.join(sorted(known))}" if known else "it has no named queues"
+        raise InvalidInput(f"no step of the application uses queue {', '.join(map(repr, unknown))}; {has}")
+    return sorted(set(named) or known)
+
+
+async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]) -> None:
+    async with connected(arguments) as world:
+        worker = Worker(world, app, queues=queues)
+        with ExitStack() as stack:
+            serving = "serving no metrics"
+            if arguments.metrics_port != _OFF:
+                metrics = Metrics(workflows=app.workflows, steps=app.steps)
+                stack.enter_context(observing(metrics.observe))
+                host, port = arguments.metrics_host, arguments.metrics_port
+                server = stack.enter_context(Server(host, port, metrics=metrics, health=worker.health))
+                serving = f"serving /metrics /healthz /readyz on http://{host}:{server.port}"
+            log.info("%s; %s", _described(world, queues), serving)
+            await run_until_signalled(worker)
+
+
+def _described(world: World, queues: Iterable[str]) -> str:
+    """The facts an operator looks for first."""
+    settings, partition = world.settings, world.partitions[0]
+    pins = ["", settings.deployment] if settings.affinity else [""]
+    keys = [partition.workflows(pin) for pin in pins]
+    keys += [partition.steps(queue, pin) for pin in pins for queue in ("", *queues)]
+    streams = ",".join(partition.short(key) for key in keys)
+    return (
+        f"worker: consumer={world.consumer} namespace={settings.namespace} url={redacted(settings.url)} "
+        f"partitions={len(world.partitions)} streams={streams} concurrency={settings.concurrency}"
+    )

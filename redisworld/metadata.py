@@ -1,0 +1,54 @@
+"""Which run, step and attempt is this code running in?"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from datetime import datetime
+
+import msgspec
+
+from redisworld.errors import InvalidInput
+
+
+class StepInfo(msgspec.Struct, frozen=True):
+    """The step being executed. ``step_id`` is the same in every attempt: use it as an idempotency key."""
+
+    run_id: str
+    step_id: str
+    step_name: str
+    attempt: int
+    """From 1."""
+    step_started_at: datetime
+    """Start of the first attempt."""
+
+
+class WorkflowInfo(msgspec.Struct, frozen=True):
+    """The run this code belongs to."""
+
+    run_id: str
+    workflow_name: str
+    started_at: datetime | None = None
+    """None in a step, which starts without reading the run."""
+
+
+current_step: ContextVar[StepInfo | None] = ContextVar("redisworld_current_step", default=None)
+"""Set by the consumer around a step's body."""
+
+current_workflow: ContextVar[WorkflowInfo | None] = ContextVar("redisworld_current_workflow", default=None)
+"""Set by the replay engine for a workflow's body, and by the consumer around a step's body."""
+
+
+def get_step_metadata() -> StepInfo:
+    """The step this code runs in. Raises InvalidInput outside a step."""
+    info = current_step.get()
+    if info is None:
+        raise InvalidInput("get_step_metadata() was called outside a step: only a running step has metadata")
+    return info
+
+
+def get_workflow_metadata() -> WorkflowInfo:
+    """The run this workflow body or step belongs to. Raises InvalidInput outside both."""
+    info = current_workflow.get()
+    if info is None:
+        raise InvalidInput("get_workflow_metadata() was called outside a workflow and outside a step")
+    return info

@@ -1,0 +1,73 @@
+"""What does code in a workflow body reach: its steps, its timers, its random numbers?"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from redisworld.replay.calls import StepCall, StepLike
+from redisworld.replay.groups import Groups
+from redisworld.replay.ids import correlation_id
+from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
+from redisworld.replay.loop import DurableTimer, ReplayLoop
+
+
+class Body:
+    """The inside of one instance. The loop and the step calls report to it; the engine reads its ledger and groups."""
+
+    def __init__(self, run_id: str, *, at: int, max_payload: int | None) -> None:
+        self.run_id = run_id
+        self.ledger = Ledger()
+        self.groups = Groups()
+        self.loop = ReplayLoop(self)  # type: ignore[abstract]  # what a body may not call is set in a loop over names
+        self.loop.now_ms = at
+        self._max_payload = max_payload
+        self._numbers = 0
+        self._randoms = 0
+
+    def call_step(self, step: StepLike, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StepCall[Any]:
+        """A call of a step. Raises InvalidArguments or InvalidValue, right there in the body."""
+        number, id = self._next_id("s")
+        data = step.signature.encode_call(args, kwargs, max_bytes=self._max_payload)
+        return StepCall(self, number=number, id=id, step=step, input=data)
+
+    def random(self) -> random.Random:
+        """A new generator, seeded alike in every replay and differently in every run and call."""
+        self.loop.check_alive()
+        self._randoms += 1
+        return random.Random(f"{self.run_id}:random:{self._randoms}")
+
+    def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
+        """A step call is awaited for the first time."""
+        future = self.loop.create_future()
+        self.ledger.ask_step(call.id, AskedStep(call, future))
+        self.groups.opened(call)
+        return future
+
+    def abandon(self, call: StepCall[Any]) -> None:
+        """A step call stopped waiting before the step completed."""
+        self.groups.changed(call)
+
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
+        """A bare step's task got an observer."""
+        self.groups.observed(call, observer)
+
+    def unobserved(self, call: StepCall[Any]) -> None:
+        """A bare step's task lost an observer."""
+        self.groups.changed(call)
+
+    def start_wait(self, timer: DurableTimer, due_ms: int) -> None:
+        """A timer was made."""
+        number, timer.wait_id = self._next_id("w")
+        self.ledger.ask_wait(AskedWait(number, timer.wait_id, due_ms, timer))
+
+    def drop_wait(self, timer: DurableTimer) -> None:
+        """A timer was cancelled before it fired."""
+        self.ledger.drop_wait(timer.wait_id)
+
+    def _next_id(self, kind: str) -> tuple[int, str]:
+        self.loop.check_alive()
+        self._numbers += 1
+        return self._numbers, correlation_id(kind, self.run_id, self._numbers)

@@ -1,0 +1,87 @@
+"""What does a pass ask the store to write?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from redisworld.errors import ErrorInfo
+
+GroupMode = Literal["all", "fail_fast"]
+
+WAKES = ""
+"""Assignment of a step each of whose completions the body can observe."""
+
+UNOBSERVED = "-"
+"""Assignment of a step whose completion nothing waits for: it never wakes the run."""
+
+
+class CreateStep(msgspec.Struct, frozen=True):
+    """Create a step. ``group`` is its join group, ``""`` (always wakes) or ``"-"`` (never does)."""
+
+    id: str
+    name: str
+    input: bytes
+    group: str = WAKES
+    queue: str = ""
+
+
+class CreateWait(msgspec.Struct, frozen=True):
+    """Create a durable timer, due at body time ``due_ms`` (epoch milliseconds)."""
+
+    id: str
+    due_ms: int
+
+
+class CancelWait(msgspec.Struct, frozen=True):
+    """The body dropped a wait that the log holds."""
+
+    id: str
+
+
+class SealGroup(msgspec.Struct, frozen=True):
+    """A join group got members in this pass; count it again from the stored states.
+
+    Mode ``all``: only the last completion wakes. ``fail_fast``: the first failure wakes too.
+    """
+
+    id: str
+    mode: GroupMode
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """A recorded step is observed in another way than before."""
+
+    step_id: str
+    group: str
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The body returned."""
+
+    result: bytes
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The body raised."""
+
+    error: ErrorInfo
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The body let the requested cancellation through."""
+
+
+Outcome = Completed | Failed | Cancelled
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """Everything the body asked for that the log does not hold yet, in the order it asked."""
+
+    steps: list[CreateStep]
+    waits: list[CreateWait]
+    cancelled_waits: list[CancelWait]
+    groups: list[SealGroup]
+    assigns: list[Assign]
+    outcome: Outcome | None

@@ -1,0 +1,240 @@
+"""How does a run's log drive its body, and what does the body ask for in return? (design section 10)"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from redisworld import failures
+from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError
+from redisworld.events import Event, EventKind
+from redisworld.metadata import WorkflowInfo, current_workflow
+from redisworld.replay.body import Body
+from redisworld.replay.commands import (
+    UNOBSERVED,
+    Assign,
+    Cancelled,
+    CancelWait,
+    Completed,
+    CreateStep,
+    Failed,
+    Outcome,
+    Pass,
+    SealGroup,
+)
+from redisworld.replay.ledger import AskedStep, AskedWait
+from redisworld.values import Signature
+
+USER_ERROR = "USER_ERROR"
+
+
+class WorkflowLike(Protocol):
+    """What the engine needs to know of a registered workflow."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def func(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @property
+    def signature(self) -> Signature: ...
+
+
+class Instance:
+    """One run's body in memory, moved on by the events of its log.
+
+    Feed it the log in order, one event at a time; between events it is suspended and holds no resources but memory.
+    The same events give the same commands in every process. ``close`` it when it is dropped.
+    """
+
+    def __init__(
+        self, *, run_id: str, workflow: WorkflowLike, input: bytes, at: int, max_payload: int | None = None
+    ) -> None:
+        self.consumed = 0
+        """Events delivered so far."""
+        self.outcome: Outcome | None = None
+        """How the body ended, None while it goes on."""
+        self._workflow = workflow
+        self._input = input
+        self._body = Body(run_id, at=at, max_payload=max_payload)
+        self._max_payload = max_payload
+        self._main: asyncio.Task[Any] | None = None
+        self._cancel_requested = False
+
+    @property
+    def now_ms(self) -> int:
+        """Body time in epoch milliseconds."""
+        return self._body.loop.now_ms
+
+    @property
+    def unhandled(self) -> list[dict[str, Any]]:
+        """What asyncio would have logged: exceptions of tasks and callbacks that nobody awaited. For logs."""
+        return list(self._body.loop.unhandled)
+
+    def start(self) -> None:
+        """Run the body's first piece, at the body time given."""
+        try:
+            args, kwargs = self._workflow.signature.decode_call(self._input)
+        except InvalidInput as error:
+            self._end(Failed(failures.describe(error, code=USER_ERROR)))
+            return
+        # An empty context: what the worker has in its own must not reach the body, where no replay would have it.
+        context = Context()
+        started_at = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
+        context.run(current_workflow.set, WorkflowInfo(self._body.run_id, self._workflow.name, started_at))
+        self._main = self._body.loop.create_task(self._workflow.func(*args, **kwargs), context=context)
+        self._run(self.now_ms)
+
+    def deliver(self, event: Event) -> None:
+        """Show the body the next event of the log. Raises ReplayDivergence; the instance is of no use then."""
+        self.consumed += 1
+        if event.kind in _PASSED_OVER:
+            return
+        take = _TAKE.get(event.kind)
+        if take is None:
+            raise self._body.ledger.divergence(event)
+        take(self, event)
+
+    def commands(self) -> Pass:
+        """What the body asked for that the log does not hold yet. Asking again gives the same."""
+        ledger, groups = self._body.ledger, self._body.groups
+        changes = {} if self.outcome else groups.settle()
+        asked = sorted(ledger.unrecorded.values(), key=lambda item: item.number)
+        assigned = {call: group for call, group in changes.items() if groups.mode(group)}
+        return Pass(
+            steps=[self._create(item) for item in asked if isinstance(item, AskedStep)],
+            waits=[item.command() for item in asked if isinstance(item, AskedWait) and item.timer is not None],
+            cancelled_waits=[CancelWait(id) for id in ledger.to_cancel],
+            groups=[SealGroup(group, groups.mode(group) or "all") for group in dict.fromkeys(assigned.values())],
+            assigns=[Assign(call.id, group) for call, group in changes.items() if call.id not in ledger.unrecorded],
+            outcome=self.outcome,
+        )
+
+    def committed(self) -> None:
+        """The store holds what ``commands`` lists now.
+
+        Call it after a commit, and on a cold instance that has been fed exactly the log up to ``replayed_to``.
+        """
+        self._body.groups.committed()
+        self._body.ledger.committed()
+
+    def open_steps(self) -> dict[str, str]:
+        """Names of the steps asked for and not completed in this view, by id."""
+        return {id: step.name for id, step in self._body.ledger.open_steps.items()}
+
+    def open_waits(self) -> dict[str, int]:
+        """Due times (epoch milliseconds) of the waits the body waits for, by id."""
+        return {id: wait.due_ms for id, wait in self._body.ledger.open_waits.items()}
+
+    def close(self) -> None:
+        """Drop the instance. Synchronous clean-up of the body still runs; nothing it awaits or asks for does."""
+        self._body.loop.drop()
+
+    def _create(self, asked: AskedStep) -> CreateStep:
+        call = asked.call
+        group = UNOBSERVED if self.outcome else self._body.groups.assignment(call)
+        return CreateStep(call.id, asked.name, call.input, group, call.step.queue)
+
+    def _take_step_created(self, event: Event) -> None:
+        self._body.ledger.step(event)
+        self._body.ledger.recorded(event.id)
+
+    def _take_step_result(self, event: Event) -> None:
+        ledger = self._body.ledger
+        asked = ledger.step(event)
+        ledger.recorded(event.id)
+        if ledger.open_steps.pop(event.id, None) is None:
+            return
+        self._body.groups.closed(asked.call)
+        future = asked.future
+        if self.outcome or future.done():
+            return
+        asked.call.delivered = True
+        try:
+            if event.kind is EventKind.STEP_FAILED:
+                future.set_exception(failures.rebuild(failures.decode(event.payload)))
+            else:
+                future.set_result(asked.call.step.signature.decode_result(event.payload))
+        except RedisworldError as error:  # the recorded bytes do not fit this code: the body's to catch
+            future.set_exception(error)
+        self._run(event.at)
+
+    def _take_wait_created(self, event: Event) -> None:
+        self._body.ledger.wait(event)
+        self._body.ledger.recorded(event.id)
+
+    def _take_wait_completed(self, event: Event) -> None:
+        wait = self._body.ledger.wait(event)
+        timer, wait.timer = wait.timer, None
+        self._body.ledger.settled_wait(event.id)
+        if timer is not None:
+            self._body.loop.fire(timer)
+            self._run(event.at)
+
+    def _take_wait_cancelled(self, event: Event) -> None:
+        if self._body.ledger.wait(event).timer is not None:
+            raise self._body.ledger.divergence(event)
+        self._body.ledger.settled_wait(event.id)
+
+    def _take_cancel_request(self, event: Event) -> None:
+        if self._main is not None and self.outcome is None and not self._cancel_requested:
+            self._cancel_requested = True
+            self._main.cancel()
+            self._run(event.at)
+
+    def _run(self, at: int) -> None:
+        loop = self._body.loop
+        loop.now_ms = max(loop.now_ms, at)
+        try:
+            loop.run_dry()
+        except ForbiddenInWorkflow as error:
+            self._end(Failed(failures.describe(error, code=USER_ERROR)))
+        else:
+            if self._main is not None and self._main.done():
+                self._end(self._outcome_of(self._main))
+
+    def _end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        for id in list(self._body.ledger.open_waits):
+            self._body.ledger.drop_wait(id)
+
+    def _outcome_of(self, main: asyncio.Task[Any]) -> Outcome:
+        if main.cancelled():
+            if self._cancel_requested:
+                return Cancelled()
+            error: BaseException | None = asyncio.CancelledError("the body cancelled itself, nobody asked for it")
+        else:
+            error = main.exception()
+        if error is None:
+            try:
+                return Completed(self._workflow.signature.encode_result(main.result(), max_bytes=self._max_payload))
+            except InvalidInput as refused:
+                error = refused
+        return Failed(failures.describe(error, code=USER_ERROR))
+
+
+_PASSED_OVER: Final = frozenset(
+    {
+        EventKind.RUN_CREATED,
+        EventKind.RUN_STARTED,
+        EventKind.RUN_COMPLETED,
+        EventKind.RUN_FAILED,
+        EventKind.RUN_CANCELLED,
+        EventKind.ATTR_SET,
+        EventKind.STEP_STARTED,
+        EventKind.STEP_RETRYING,
+    }
+)
+"""Kinds the body neither asks for by id nor observes."""
+
+_TAKE: Final[dict[EventKind, Callable[[Instance, Event], None]]] = {
+    EventKind.STEP_CREATED: Instance._take_step_created,
+    EventKind.STEP_COMPLETED: Instance._take_step_result,
+    EventKind.STEP_FAILED: Instance._take_step_result,
+    EventKind.WAIT_CREATED: Instance._take_wait_created,
+    EventKind.WAIT_COMPLETED: Instance._take_wait_completed,
+    EventKind.WAIT_CANCELLED: Instance._take_wait_cancelled,
+    EventKind.CANCEL_REQUESTED: Instance._take_cancel_request,
+}

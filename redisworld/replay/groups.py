@@ -1,0 +1,166 @@
+"""Which open steps can the body observe one by one, and which only as a join? (design section 8, "Join groups")
+
+The children of one ``asyncio.gather`` or one ``TaskGroup`` are observed together: only the last completion, or the
+first failure, lets the body go on. asyncio registers a join through ``add_done_callback`` of its children; what it
+registers tells the join. Anything not recognised counts as observed one by one: that costs wakes, never one lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.tasks
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from redisworld.replay.calls import StepCall
+from redisworld.replay.commands import UNOBSERVED, WAKES, GroupMode
+
+_GATHER = "gather.<locals>._done_callback"
+_TASK_GROUP = asyncio.TaskGroup._on_task_done
+
+
+class Join:
+    """One gather or TaskGroup with the bare steps it observes."""
+
+    def __init__(self, mode: GroupMode, first: StepCall[Any], outer: Callable[[], asyncio.Future[Any] | None]) -> None:
+        self.mode = mode
+        self.id = f"g{first.number}"
+        """Named after its first member, so that it is the same in every replay."""
+        self.members: dict[StepCall[Any], None] = {}
+        self.shared = False
+        """Whether it ever had two members at once: a join of one is no group, and a group stays one to its end."""
+        self._outer = outer
+        self._watched = False
+
+    def over(self) -> bool:
+        """Whether the join has its result, so that its remaining members are observed by nobody."""
+        outer = self._outer()
+        return outer is not None and outer.done()
+
+    def watch(self, ended: Callable[[Join], None]) -> None:
+        """Call ``ended`` once when the join has its result; a gather can have it from a child that is no step."""
+        outer = self._outer()
+        if outer is not None and not self._watched:
+            self._watched = True
+            outer.add_done_callback(lambda _: ended(self))
+
+
+class Groups:
+    """The assignments of the open steps, and how they differ from what the store holds (the baseline)."""
+
+    def __init__(self) -> None:
+        self._joins: dict[object, Join] = {}
+        # Only what changed is looked at again: 10,000 open steps must not cost 10,000 looks for each completion.
+        self._changed: dict[StepCall[Any], None] = {}
+        self._open: dict[StepCall[Any], None] = {}
+        self._baseline: dict[StepCall[Any], str] = {}
+        self._pending: dict[StepCall[Any], str] = {}
+        self._modes: dict[str, GroupMode] = {}
+        self._keys: dict[StepCall[Any], list[object]] = {}
+
+    def opened(self, call: StepCall[Any]) -> None:
+        """The body asked for the step."""
+        self._open[call] = None
+        self._changed[call] = None
+
+    def closed(self, call: StepCall[Any]) -> None:
+        """The step's completion was delivered."""
+        for assignments in (self._open, self._changed, self._baseline, self._pending):
+            assignments.pop(call, None)
+        for key in self._keys.pop(call, ()):
+            join = self._joins[key]
+            join.members.pop(call, None)
+            if not join.members:
+                # A body of months must not keep every gather it ever made, with its results.
+                del self._joins[key]
+                self._modes.pop(join.id, None)
+
+    def changed(self, call: StepCall[Any]) -> None:
+        """Something about who observes the step is different now."""
+        if call in self._open:
+            self._changed[call] = None
+
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
+        """The step's task got an observer."""
+        self.changed(call)
+        if call.settled or (key := _join_key(observer)) is None:
+            return
+        join = self._joins.get(key)
+        if join is None:
+            join = self._joins[key] = _make_join(observer, call)
+        if call in join.members:
+            return
+        join.members[call] = None
+        self._keys.setdefault(call, []).append(key)
+        if len(join.members) == 2 and not join.shared:
+            join.shared = True
+            self._look_again(join)
+
+    def settle(self) -> dict[StepCall[Any], str]:
+        """The open steps, in the order asked for, whose assignment the store does not hold, with that assignment."""
+        for call in self._changed:
+            assignment = self._assign(call)
+            if self._baseline.get(call) == assignment:
+                self._pending.pop(call, None)
+            else:
+                self._pending[call] = assignment
+        self._changed.clear()
+        return {call: self._pending[call] for call in sorted(self._pending, key=lambda call: call.number)}
+
+    def assignment(self, call: StepCall[Any]) -> str:
+        """How the step is observed, as of the last ``settle``."""
+        return self._pending.get(call, self._baseline.get(call, WAKES))
+
+    def mode(self, group: str) -> GroupMode | None:
+        """The mode of a group, None for ``""`` and ``"-"``."""
+        return self._modes.get(group)
+
+    def committed(self) -> None:
+        """The store holds the current assignments."""
+        self._baseline |= self.settle()
+        self._pending.clear()
+
+    def _assign(self, call: StepCall[Any]) -> str:
+        if call.abandoned:
+            return UNOBSERVED
+        if call.task is None:
+            return WAKES
+        if not call.task.observers:
+            return UNOBSERVED
+        first, *others = (_join_key(observer) for observer in call.task.observers)
+        if first is None or any(other != first for other in others):
+            return WAKES
+        join = self._joins[first]
+        join.watch(self._look_again)
+        if join.over():
+            return UNOBSERVED
+        if not join.shared:
+            return WAKES
+        self._modes[join.id] = join.mode
+        return join.id
+
+    def _look_again(self, join: Join) -> None:
+        for member in join.members:
+            self.changed(member)
+
+
+def _join_key(observer: Callable[..., object]) -> object | None:
+    """What the observers of all children of one join have in common, or None when it is no join we know."""
+    if isinstance(observer, MethodType) and observer.__func__ is _TASK_GROUP:
+        return observer.__self__
+    if (
+        isinstance(observer, FunctionType)
+        and observer.__qualname__ == _GATHER
+        and observer.__module__ == asyncio.tasks.__name__
+    ):
+        return observer if {"outer", "return_exceptions"} <= set(observer.__code__.co_freevars) else None
+    return None
+
+
+def _make_join(observer: Callable[..., object], first: StepCall[Any]) -> Join:
+    if not isinstance(observer, FunctionType):
+        return Join("fail_fast", first, lambda: None)
+    cells = dict(zip(observer.__code__.co_freevars, observer.__closure__ or (), strict=True))
+    mode: GroupMode = "all" if cells["return_exceptions"].cell_contents else "fail_fast"
+    return Join(mode, first, lambda: cells["outer"].cell_contents)

@@ -1,0 +1,113 @@
+"""What has the body asked for, what of it does the log hold, and where do the two disagree?"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from redisworld.errors import ReplayDivergence
+from redisworld.events import Event, EventKind
+from redisworld.replay.calls import StepCall
+from redisworld.replay.commands import CreateWait
+from redisworld.replay.ids import number_of
+from redisworld.replay.loop import DurableTimer
+
+
+class AskedStep:
+    """A step the body asked for."""
+
+    def __init__(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
+        self.number = call.number
+        self.name = call.step.name
+        self.call = call
+        self.future = future
+
+    def __str__(self) -> str:
+        return f"step {self.name!r}"
+
+
+class AskedWait:
+    """A durable timer the body asked for. ``timer`` is None when it fired or was dropped."""
+
+    def __init__(self, number: int, id: str, due_ms: int, timer: DurableTimer) -> None:
+        self.number = number
+        self.id = id
+        self.due_ms = due_ms
+        self.timer: DurableTimer | None = timer
+
+    def __str__(self) -> str:
+        return f"a wait until {self.due_ms}"
+
+    def command(self) -> CreateWait:
+        """The command that creates it."""
+        return CreateWait(self.id, self.due_ms)
+
+
+class Ledger:
+    """Both sides by correlation id. The parts a pass walks over hold only what is open or not yet recorded."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, AskedStep | AskedWait] = {}
+        self._by_number: dict[int, AskedStep | AskedWait] = {}
+        self.open_steps: dict[str, AskedStep] = {}
+        self.open_waits: dict[str, AskedWait] = {}
+        self.unrecorded: dict[str, AskedStep | AskedWait] = {}
+        self.to_cancel: dict[str, None] = {}
+        """Recorded waits the body dropped, whose cancellation the log does not hold."""
+
+    def ask_step(self, id: str, asked: AskedStep) -> None:
+        """The body asked for a step."""
+        self._ask(id, asked)
+        self.open_steps[id] = asked
+
+    def ask_wait(self, asked: AskedWait) -> None:
+        """The body asked for a wait."""
+        self._ask(asked.id, asked)
+        self.open_waits[asked.id] = asked
+
+    def drop_wait(self, id: str) -> None:
+        """The body dropped an open wait: the log need not hold it, or must hear that it is over."""
+        self.open_waits.pop(id).timer = None
+        if id not in self.unrecorded:
+            self.to_cancel[id] = None
+
+    def step(self, event: Event) -> AskedStep:
+        """The step an event is about. Raises ReplayDivergence when the body did not ask for it."""
+        asked = self._asked.get(event.id)
+        if not isinstance(asked, AskedStep) or (event.kind is EventKind.STEP_CREATED and event.detail != asked.name):
+            raise self.divergence(event)
+        return asked
+
+    def wait(self, event: Event) -> AskedWait:
+        """The wait an event is about. Raises ReplayDivergence when the body did not ask for it."""
+        asked = self._asked.get(event.id)
+        if not isinstance(asked, AskedWait):
+            raise self.divergence(event)
+        return asked
+
+    def recorded(self, id: str) -> None:
+        """The log holds it."""
+        asked = self.unrecorded.pop(id, None)
+        if isinstance(asked, AskedWait) and asked.timer is None:
+            self.to_cancel[id] = None
+
+    def settled_wait(self, id: str) -> None:
+        """The log holds the wait's end."""
+        self.unrecorded.pop(id, None)
+        self.open_waits.pop(id, None)
+        self.to_cancel.pop(id, None)
+
+    def committed(self) -> None:
+        """The log holds everything asked for; a wait dropped before it was recorded is in no log."""
+        self.unrecorded.clear()
+        self.to_cancel.clear()
+
+    def divergence(self, event: Event) -> ReplayDivergence:
+        """The error that names what the log has and what the code asked for in its place."""
+        number = number_of(event.id)
+        asked = self._asked.get(event.id) or (self._by_number.get(number) if number is not None else None)
+        logged = f"{event.kind} {event.id}" + (f" {event.detail!r}" if event.detail else "")
+        return ReplayDivergence(f"the log has {logged}, the code asked for {asked or 'nothing there'}")
+
+    def _ask(self, id: str, asked: AskedStep | AskedWait) -> None:
+        self._asked[id] = self._by_number[asked.number] = self.unrecorded[id] = asked

@@ -1,0 +1,256 @@
+"""How does a body's asyncio run without a clock, a selector or threads?
+
+The loop keeps a queue of ready handles and nothing else. Time is the body time that the engine sets; a timer is
+a durable wait that the engine fires. It runs *inside* a worker's running loop, from event to event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import math
+import sys
+import warnings
+from asyncio import events
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextvars import Context
+from typing import Any, Protocol, TypeVarTuple, Unpack
+
+from redisworld.durations import MAX_MS
+from redisworld.errors import ForbiddenInWorkflow
+from redisworld.replay.calls import StepCall
+from redisworld.replay.forbidden import FORBIDDEN_LOOP_CALLS, refuse_call, refuse_unordered_start
+from redisworld.replay.tasks import ReplayFuture, ReplayTask
+
+Ts = TypeVarTuple("Ts")
+
+MAX_HANDLES = 1_000_000
+"""Callbacks in a row without a suspension: about a second of CPU. More is a body that spins for ever."""
+
+MAX_CLOSES = 100
+"""How often a dropped coroutine that insists on awaiting is closed again."""
+
+
+class InstanceDropped(BaseException):
+    """Raised into what a dropped body still tries to do while it is torn down; nobody ever sees it."""
+
+
+class LoopHost(Protocol):
+    """Who the loop tells about timers and observers: the engine."""
+
+    def start_wait(self, timer: DurableTimer, due_ms: int) -> None:
+        """A timer was made."""
+
+    def drop_wait(self, timer: DurableTimer) -> None:
+        """A timer was cancelled before it fired."""
+
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
+        """A bare step's task got an observer."""
+
+    def unobserved(self, call: StepCall[Any]) -> None:
+        """A bare step's task lost an observer."""
+
+
+class DurableTimer(asyncio.TimerHandle):
+    """The handle of a timer that is a wait in the log."""
+
+    wait_id = ""
+    """The wait's correlation id; empty while there is none, because it was due at once, or has fired."""
+
+
+class ReplayLoop(asyncio.AbstractEventLoop):
+    """The deterministic loop of one instance of a body."""
+
+    def __init__(self, host: LoopHost) -> None:
+        self.host = host
+        self.now_ms = 0
+        """Body time in epoch milliseconds."""
+        self.unhandled: deque[dict[str, Any]] = deque(maxlen=100)
+        """What asyncio reported to the loop's exception handler: errors nobody awaited."""
+        self._ready: deque[asyncio.Handle] = deque()
+        self._numbers = 0
+        # asyncio holds tasks weakly; a forgotten one must not end when the garbage collector happens to run.
+        self._tasks: dict[ReplayTask, None] = {}
+        self._running = False
+        self._closed = False
+
+    def next_number(self) -> int:
+        """The next number of a task or future, for hashes and names."""
+        self.check_alive()
+        self._numbers += 1
+        return self._numbers
+
+    def run_dry(self) -> None:
+        """Run ready callbacks until none is left. Raises ForbiddenInWorkflow after a million of them."""
+        with self._as_running():
+            for _ in range(MAX_HANDLES):
+                if not self._ready:
+                    return
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    self._run(handle)
+        raise ForbiddenInWorkflow(
+            f"the body ran {MAX_HANDLES:,} callbacks without waiting for a step or a sleep: does it poll in a loop?"
+        )
+
+    def fire(self, timer: DurableTimer) -> None:
+        """Make a timer's callback ready."""
+        timer.wait_id = ""
+        self._ready.append(timer)
+
+    def forget(self, task: asyncio.Task[Any]) -> None:
+        """A task is done."""
+        if isinstance(task, ReplayTask):
+            self._tasks.pop(task, None)
+
+    def drop(self) -> None:
+        """Tear the suspended body down: nothing it still tries takes effect, and nothing is reported."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        with self._as_running(), warnings.catch_warnings():
+            # A list of coroutines the body had not come to await yet is no mistake here.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in self._tasks:
+                _close(task)
+            self._tasks.clear()
+
+    def check_alive(self) -> None:
+        """Raise InstanceDropped when the instance has been dropped."""
+        if self._closed:
+            raise InstanceDropped
+
+    # --- what asyncio asks of a loop -------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Body time in seconds."""
+        return self.now_ms / 1_000
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run the callback in this piece of the body."""
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self._closed:
+            self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback after a durable wait."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback after a durable wait until ``when``, in seconds of body time."""
+        if not math.isfinite(when) or when * 1_000 > self.now_ms + MAX_MS:
+            raise ForbiddenInWorkflow(f"a timer at {when} seconds is out of range: at most 100 years ahead")
+        # Doubles near today hold a quarter of a microsecond; rounding hides that before rounding up.
+        return self.wait_until(math.ceil(round(when * 1_000, 3)), callback, *args, context=context)
+
+    def wait_until(
+        self, due_ms: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> DurableTimer:
+        """Run the callback after a durable wait until ``due_ms``, at once when that has passed."""
+        self.check_alive()
+        timer = DurableTimer(due_ms / 1_000, callback, args, self, context)
+        if due_ms <= self.now_ms:
+            self._ready.append(timer)
+        else:
+            self.host.start_wait(timer, due_ms)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if isinstance(handle, DurableTimer) and handle.wait_id and not self._closed:
+            self.host.drop_wait(handle)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future with a repeatable hash."""
+        return ReplayFuture(loop=self)
+
+    def create_task(  # type: ignore[override]  # typeshed also names 3.14's eager_start
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """A task whose observers are recorded."""
+        if self._closed:
+            coro.close()
+        refuse_unordered_start(coro)
+        task = ReplayTask(coro, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        return task
+
+    def get_debug(self) -> bool:
+        """Debug mode would measure wall time."""
+        return False
+
+    def is_running(self) -> bool:
+        """Whether the body is running right now."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Whether the instance has been dropped."""
+        return self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what nobody awaited, for the engine's logs; a dropped instance must not print it."""
+        if not self._closed:
+            self.unhandled.append(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do: generators end with the body."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do: there is no executor."""
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        # asyncio raises SystemExit past the loop; it also ended its task, and must not end the worker.
+        with contextlib.suppress(SystemExit):
+            handle._run()
+
+    @contextlib.contextmanager
+    def _as_running(self) -> Iterator[None]:
+        outer = events._get_running_loop()
+        hooks = sys.get_asyncgen_hooks()
+        collects = gc.isenabled()
+        # A collection now would finish abandoned generators and foreign bodies at a moment no replay repeats,
+        # and their clean-up would find *this* loop running.
+        gc.disable()
+        events._set_running_loop(self)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_asyncgen)
+        self._running = True
+        try:
+            yield
+        finally:
+            self._running = False
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(outer)
+            if collects:
+                gc.enable()
+
+    def _finish_asyncgen(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._running and not self._closed:
+            self.create_task(generator.aclose())
+
+
+def _close(task: ReplayTask) -> None:
+    coro = task.get_coro()
+    for _ in range(MAX_CLOSES):
+        try:
+            if coro is not None:
+                coro.close()
+            return
+        except RuntimeError:
+            continue  # "coroutine ignored GeneratorExit": it awaits in a finally block
+        except (Exception, InstanceDropped, asyncio.CancelledError):
+            return  # raised by the user's clean-up; the coroutine has ended
+
+
+for _name in FORBIDDEN_LOOP_CALLS:
+    setattr(ReplayLoop, _name, refuse_call(_name))

@@ -1,0 +1,166 @@
+"""How do user values become bytes and themselves again? (design section 12, "Values")
+
+Plain Python values come back as themselves without an annotation; dataclasses, Structs, enums, TypedDicts,
+NamedTuples and pydantic models where the receiving annotation names them. All else is refused at the call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from redisworld.errors import InvalidArguments, InvalidInput, InvalidValue, MalformedMessage
+from redisworld.packing import pack, unpack
+from redisworld.restoring import difference, names_a_type, restore
+from redisworld.settings import Settings
+
+DEFAULT_MAX_BYTES = Settings().max_payload
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def encode(value: Any, *, where: str = "value", max_bytes: int | None = None, type: Any = Any) -> bytes:
+    """The bytes of a value. ``type`` is the annotation that will receive it, ``where`` its name in an error.
+
+    Raises InvalidValue for what would not come back as itself, and for more than ``max_bytes`` (default 4 MiB).
+    """
+    return _sized(_pack_checked(value, type, where), where, max_bytes)
+
+
+def decode(data: bytes, type: Any = Any, *, where: str = "value") -> Any:
+    """The value in these bytes. Raises InvalidValue where it does not fit ``type``, MalformedMessage for rubbish."""
+    return restore(unpack(data), type, where)
+
+
+class Signature:
+    """The parameters and result of one step or workflow, as they are written to and read from Redis.
+
+    ``what`` is how errors name it, like ``"step thumbnail"``. Annotations are resolved at first use, since a
+    function may be registered before the classes it mentions are defined.
+    """
+
+    def __init__(self, func: Callable[..., Any], what: str = "function") -> None:
+        self.what = what
+        self._func = inspect.unwrap(func)
+        self._parameters = inspect.signature(func)
+        self._annotations: dict[str, Any] | None = None
+
+    def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, max_bytes: int | None = None) -> bytes:
+        """The arguments as a map from parameter name to value; defaults are left to the callee.
+
+        Raises InvalidArguments where they do not fit the parameters, InvalidValue for what cannot be stored.
+        """
+        try:
+            bound = self._parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{self.what}: {error}") from error
+        packed = {name: self._pack_argument(name, value) for name, value in bound.arguments.items()}
+        return _sized(packed, f"{self.what}: the arguments", max_bytes)
+
+    def decode_call(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments to call the function with. Raises InvalidArguments where the stored ones do not fit."""
+        try:
+            stored = unpack(data)
+        except MalformedMessage as error:
+            raise InvalidArguments(f"{self.what}: the stored arguments cannot be read: {error}") from error
+        if not isinstance(stored, dict):
+            raise InvalidArguments(
+                f"{self.what}: the stored arguments are a {type(stored).__name__}, not a map by name"
+            )
+        self._refuse_misfits(stored)
+        return self._restore_call(stored)
+
+    def encode_result(self, value: Any, *, max_bytes: int | None = None) -> bytes:
+        """The bytes of a result. Raises InvalidValue for what would not come back as itself, or is too big."""
+        where = f"{self.what}: the result"
+        return _sized(_pack_checked(value, self._annotation("return"), where), where, max_bytes)
+
+    def decode_result(self, data: bytes) -> Any:
+        """The result in these bytes. Raises InvalidValue where it does not fit the return annotation."""
+        return decode(data, self._annotation("return"), where=f"{self.what}: the result")
+
+    def _pack_argument(self, name: str, value: Any) -> Any:
+        annotation, where = self._annotation(name), f"{self.what}: argument {name!r}"
+        kind = self._parameters.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            return [_pack_checked(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            return {key: _pack_checked(item, annotation, f"{where}[{key!r}]") for key, item in value.items()}
+        return _pack_checked(value, annotation, where)
+
+    def _refuse_misfits(self, stored: dict[Any, Any]) -> None:
+        parameters = self._parameters.parameters
+        if unknown := [name for name in stored if name not in parameters]:
+            raise InvalidArguments(f"{self.what}: has no parameter {', '.join(map(repr, unknown))} (was it renamed?)")
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        missing = [
+            name
+            for name, parameter in parameters.items()
+            if parameter.default is inspect.Parameter.empty and parameter.kind not in variadic and name not in stored
+        ]
+        if missing:
+            raise InvalidArguments(f"{self.what}: the stored arguments lack {', '.join(map(repr, missing))}")
+
+    def _restore_call(self, stored: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        by_name = False
+        for name, parameter in self._parameters.parameters.items():
+            if name not in stored:
+                by_name = by_name or parameter.kind in _POSITIONAL
+                continue
+            annotation, where, value = self._annotation(name), f"{self.what}: argument {name!r}", stored[name]
+            try:
+                if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                    args += [restore(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]
+                elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                    kwargs |= {key: restore(item, annotation, f"{where}[{key!r}]") for key, item in value.items()}
+                elif parameter.kind in _POSITIONAL and not by_name:
+                    args.append(restore(value, annotation, where))
+                else:
+                    kwargs[name] = restore(value, annotation, where)
+            except (InvalidValue, TypeError, AttributeError) as error:
+                raise InvalidArguments(str(error)) from error
+        return tuple(args), kwargs
+
+    def _annotation(self, name: str) -> Any:
+        if self._annotations is None:
+            hints = getattr(self._func, "__annotations__", {})  # a partial or a callable object has none
+            self._annotations = {key: self._resolve(key, hint) for key, hint in hints.items()}
+        return self._annotations.get(name, Any)
+
+    def _resolve(self, name: str, hint: Any) -> Any:
+        # typing reads annotations from any object that has them; one at a time tells which one is at fault.
+        alone = SimpleNamespace(__annotations__={name: hint})
+        try:
+            return typing.get_type_hints(alone, self._func.__globals__, include_extras=True)[name]
+        except Exception as error:
+            raise InvalidInput(
+                f"{self.what}: cannot resolve the annotation {hint!r} of {name!r} ({error}); "
+                "define or import it at module level, not under TYPE_CHECKING"
+            ) from error
+
+
+def _pack_checked(value: Any, annotation: Any, where: str) -> Any:
+    if not names_a_type(annotation):
+        return pack(value, where)
+    packed = pack(value, where, named=True)
+    received = restore(unpack(msgspec.msgpack.encode(packed)), annotation, where)
+    if (changed := difference(value, received, where)) is not None:
+        raise InvalidValue(f"{changed}; the annotation must name the type of every value")
+    return packed
+
+
+def _sized(packed: Any, where: str, max_bytes: int | None) -> bytes:
+    data = msgspec.msgpack.encode(packed)
+    limit = DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
+    if len(data) > limit:
+        raise InvalidValue(
+            f"{where}: {len(data):,} bytes, more than the {limit:,} of max_payload; pass a reference instead"
+        )
+    return data

@@ -1,0 +1,202 @@
+"""What does an application register: which workflows, which steps, under which rules?"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+
+from redisworld.backoff import Backoff
+from redisworld.durations import parse_ms
+from redisworld.errors import InvalidInput
+from redisworld.replay import context
+from redisworld.replay.calls import StepCall
+from redisworld.values import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_NAME = 100
+_FORBIDDEN_IN_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f{}|]")
+_FORBIDDEN_IN_QUEUE = re.compile(r"[\s\x00-\x1f\x7f-\x9f{}|:@]")
+
+
+class Step(Generic[P, R]):
+    """A registered step. Calling it in a workflow body asks for it to be run; anywhere else it calls the function."""
+
+    def __init__(
+        self,
+        func: Callable[P, Any],
+        *,
+        name: str | None = None,
+        max_retries: int = 3,
+        timeout: timedelta | float | str | None = None,
+        queue: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.func = func
+        self.name = _checked_name("step", func, name)
+        self.max_retries = _checked_retries(self.name, max_retries)
+        self.timeout_ms = _checked_timeout(self.name, timeout)
+        self.queue = _checked_queue(self.name, queue)
+        self.backoff = backoff or Backoff()
+        self.is_async = inspect.iscoroutinefunction(func)
+        self.signature = Signature(func, f"step {self.name}")
+        self.__doc__ = func.__doc__
+        if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+            raise InvalidInput(f"step {self.name}: a generator has no result to record; return a list instead")
+
+    @property
+    def max_attempts(self) -> int:
+        """Starts in all: one more than the retries."""
+        return self.max_retries + 1
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> StepCall[R]:
+        """In a body: the step's awaitable result; bad arguments raise here. Elsewhere: just the function's call.
+
+        So a step may call another as a plain function; one written with ``def`` then gives its result directly.
+        """
+        body = context.current()
+        if body is None:
+            return cast("StepCall[R]", self.func(*args, **kwargs))  # awaited alike when async
+        return body.call_step(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+class Workflow(Generic[P, R]):
+    """A registered workflow; start a run of it with ``world.start``."""
+
+    def __init__(self, func: Callable[P, Coroutine[Any, Any, R]], *, name: str | None = None) -> None:
+        self.func = func
+        self.name = _checked_name("workflow", func, name)
+        self.signature = Signature(func, f"workflow {self.name}")
+        self.__doc__ = func.__doc__
+        if not inspect.iscoroutinefunction(func):
+            raise InvalidInput(f"workflow {self.name} must be written with 'async def'")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        """Always raises InvalidInput: a body runs only as a run."""
+        raise InvalidInput(f"workflow {self.name} cannot be called: start a run with world.start({self.name}, ...)")
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+
+class _StepDecorator:
+    """What ``wf.step(...)`` gives."""
+
+    def __init__(self, register: Callable[[Callable[..., Any]], Step[Any, Any]]) -> None:
+        self._register = register
+
+    # An async function is also a plain one that returns a coroutine: the first overload that fits wins.
+    @overload
+    def __call__(self, func: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, func: Callable[P, R], /) -> Step[P, R]: ...
+    def __call__(self, func: Callable[..., Any], /) -> Step[Any, Any]:
+        return self._register(func)
+
+
+class Workflows:
+    """The workflows and steps of an application, by name. Names are stored: renaming one is a change of data."""
+
+    def __init__(self) -> None:
+        self.workflows: dict[str, Workflow[..., Any]] = {}
+        self.steps: dict[str, Step[..., Any]] = {}
+
+    @overload
+    def workflow(self, func: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    @overload
+    def workflow(
+        self, /, *, name: str | None = None
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Workflow[P, R]]: ...
+    def workflow(self, func: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+        """Register an ``async def`` as a workflow, under its own name or ``name``.
+
+        Raises InvalidInput for a bad name, a name taken, or a plain function.
+        """
+
+        def register(func: Callable[..., Any]) -> Workflow[..., Any]:
+            workflow = Workflow(func, name=name)
+            _refuse_taken("workflow", workflow.name, func, self.workflows)
+            self.workflows[workflow.name] = workflow
+            return workflow
+
+        return register if func is None else register(func)
+
+    @overload
+    def step(self, func: Callable[P, Coroutine[Any, Any, R]], /) -> Step[P, R]: ...
+    @overload
+    def step(self, func: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def step(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        max_retries: int = 3,
+        timeout: timedelta | float | str | None = None,
+        queue: str = "",
+        backoff: Backoff | None = None,
+    ) -> _StepDecorator: ...
+    def step(self, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function, ``async def`` or ``def``, as a step.
+
+        ``max_retries`` failed attempts are tried again after ``backoff``; an attempt longer than ``timeout`` counts as
+        failed; ``queue`` sends it to workers of that queue. Raises InvalidInput for options that make no sense.
+        """
+
+        def register(func: Callable[..., Any]) -> Step[..., Any]:
+            step: Step[..., Any] = Step(func, **options)
+            _refuse_taken("step", step.name, func, self.steps)
+            self.steps[step.name] = step
+            return step
+
+        return _StepDecorator(register) if func is None else register(func)
+
+
+def _refuse_taken(
+    what: str, name: str, func: Callable[..., Any], taken: dict[str, Step[..., Any]] | dict[str, Workflow[..., Any]]
+) -> None:
+    if (other := taken.get(name)) is not None:
+        raise InvalidInput(
+            f"two {what}s named {name!r}: {_place(other.func)} and {_place(func)}; give one another name="
+        )
+
+
+def _place(func: Callable[..., Any]) -> str:
+    return f"{func.__module__}.{func.__qualname__}"
+
+
+def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
+    chosen = name if name is not None else getattr(func, "__name__", "")
+    if not isinstance(chosen, str) or not 1 <= len(chosen) <= MAX_NAME or _FORBIDDEN_IN_NAME.search(chosen):
+        raise InvalidInput(
+            f"{what} name {chosen!r}: must be 1 to {MAX_NAME} characters, no space, control character, '{{', '}}', '|'"
+        )
+    return chosen
+
+
+def _checked_retries(name: str, max_retries: int) -> int:
+    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+        raise InvalidInput(f"step {name}: max_retries must be a whole number from 0, not {max_retries!r}")
+    return max_retries
+
+
+def _checked_timeout(name: str, timeout: timedelta | float | str | None) -> int | None:
+    timeout_ms = None if timeout is None else parse_ms(timeout)
+    if timeout_ms == 0:
+        raise InvalidInput(f"step {name}: a timeout of 0 would fail every attempt; leave it out for none")
+    return timeout_ms
+
+
+def _checked_queue(name: str, queue: str) -> str:
+    if not isinstance(queue, str) or len(queue) > MAX_NAME or _FORBIDDEN_IN_QUEUE.search(queue):
+        raise InvalidInput(
+            f"step {name}: queue {queue!r} must be a plain word without spaces, ':', '@', '{{', '}}', '|'"
+        )
+    return queue

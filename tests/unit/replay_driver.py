@@ -1,0 +1,167 @@
+"""How does a body run to its end without Redis? A store in memory that plays by the rules of design section 8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from redisworld import failures, values
+from redisworld.events import Event, EventKind
+from redisworld.replay import Completed, Failed, Instance, Pass
+from redisworld.workflows import Workflow
+
+START = 1_764_628_800_000
+
+Script = Callable[..., Any]
+"""What a step gives: called with its name and arguments; an exception returned is a failure."""
+
+
+class Store:
+    """The log, the open steps with their groups, the open waits, and whether the run has been woken."""
+
+    def __init__(self) -> None:
+        self.log: list[Event] = []
+        self.open: dict[str, tuple[str, bytes]] = {}
+        self.groups: dict[str, str] = {}
+        self.modes: dict[str, str] = {}
+        self.waits: dict[str, int] = {}
+        self.woken = False
+        self.passes: list[tuple[int, Pass]] = []
+        """What each pass had consumed and asked for."""
+        self.clock = START
+
+    def commit(self, asked: Pass, consumed: int) -> None:
+        self.passes.append((consumed, asked))
+        # An event that came between load and commit is beyond what the pass consumed: the run goes on.
+        self.woken = any(event.kind in OBSERVABLE for event in self.log[consumed:])
+        for step in asked.steps:
+            self.open[step.id] = (step.name, step.input)
+            self.groups[step.id] = step.group
+            self.append(EventKind.STEP_CREATED, step.id, step.name, step.input)
+        for wait in asked.waits:
+            self.waits[wait.id] = wait.due_ms
+            self.append(EventKind.WAIT_CREATED, wait.id, str(wait.due_ms))
+        for cancelled in asked.cancelled_waits:
+            if self.waits.pop(cancelled.id, None) is not None:
+                self.append(EventKind.WAIT_CANCELLED, cancelled.id)
+        for assign in asked.assigns:
+            self.groups[assign.step_id] = assign.group
+        self.modes |= {group.id: group.mode for group in asked.groups}
+
+    def append(self, kind: EventKind, id: str = "", detail: str = "", payload: bytes = b"") -> None:
+        self.clock += 7
+        self.log.append(Event(kind, id, 0, self.clock, detail, payload))
+
+    def complete(self, id: str, outcome: Any) -> None:
+        failed = isinstance(outcome, BaseException)
+        del self.open[id]
+        if failed:
+            self.append(EventKind.STEP_FAILED, id, payload=failures.encode(failures.describe(outcome)))
+        else:
+            self.append(EventKind.STEP_COMPLETED, id, payload=values.encode(outcome))
+        group = self.groups[id]
+        last = not any(self.groups[other] == group for other in self.open)
+        if group == "" or (group != "-" and (last or (failed and self.modes[group] == "fail_fast"))):
+            self.woken = True
+
+    def fire(self, id: str) -> None:
+        self.clock = max(self.clock, self.waits.pop(id))
+        self.append(EventKind.WAIT_COMPLETED, id)
+        self.woken = True
+
+    def cancel(self) -> None:
+        self.append(EventKind.CANCEL_REQUESTED)
+        self.woken = True
+
+
+OBSERVABLE = {EventKind.STEP_COMPLETED, EventKind.STEP_FAILED, EventKind.WAIT_COMPLETED, EventKind.CANCEL_REQUESTED}
+
+
+def echo(name: str, *args: Any) -> str:
+    """The default script: a step gives its name and arguments."""
+    return ":".join([name, *map(str, args)])
+
+
+class Driver:
+    """Runs one workflow warm against a Store; ``choose`` picks among open steps and waits (default: the first)."""
+
+    def __init__(self, workflow: Workflow[..., Any], *args: Any, script: Script = echo, run_id: str = "run-1") -> None:
+        self.workflow = workflow
+        self.input = workflow.signature.encode_call(args, {})
+        self.script = script
+        self.run_id = run_id
+        self.store = Store()
+        self.instance = self.new_instance()
+        self.instance.start()
+        self.step_once()
+
+    def new_instance(self) -> Instance:
+        return Instance(run_id=self.run_id, workflow=self.workflow, input=self.input, at=START)
+
+    def step_once(self, between: Callable[[], None] = lambda: None) -> Pass:
+        """One pass: deliver what is new, commit what is asked; ``between`` happens before the commit."""
+        for event in self.store.log[self.instance.consumed :]:
+            self.instance.deliver(event)
+        asked = self.instance.commands()
+        between()
+        self.store.commit(asked, self.instance.consumed)
+        self.instance.committed()
+        return asked
+
+    def finish(self, id: str) -> None:
+        """Let one open step or wait end; continue if that woke the run."""
+        self.end(id)
+        while self.store.woken and self.instance.outcome is None:
+            self.step_once()
+
+    def end(self, id: str) -> None:
+        """Complete one open step by the script, or fire one open wait."""
+        if id in self.store.waits:
+            self.store.fire(id)
+        else:
+            name, data = self.store.open[id]
+            self.store.complete(id, self.script(name, *values.decode(data).values()))
+
+    def named(self, name: str) -> list[str]:
+        """Ids of the open steps of one name, in the order asked for."""
+        return [id for id, (step, _) in self.store.open.items() if step == name]
+
+    def run(self, choose: Callable[[int], int] = lambda count: 0) -> Any:
+        """Run to the end. The result, or the ErrorInfo, or None when cancelled. Fails when the run is stuck."""
+        while self.instance.outcome is None:
+            candidates = [*self.store.open, *self.store.waits]
+            assert candidates, "the run is stuck: nothing is open and nothing woke it"
+            self.finish(candidates[choose(len(candidates))])
+        outcome = self.instance.outcome
+        if isinstance(outcome, Completed):
+            return self.workflow.signature.decode_result(outcome.result)
+        return outcome.error if isinstance(outcome, Failed) else None
+
+    def check_every_prefix(self) -> None:
+        """Replay the log cold to every prefix: the commands must be those of a warm instance, and of the passes."""
+        warm = self.new_instance()
+        warm.start()
+        commits = {consumed for consumed, _ in self.store.passes}
+        for length in range(len(self.store.log) + 1):
+            if length:
+                warm.deliver(self.store.log[length - 1])
+            before = max((c for c in commits if c < length), default=None)
+            assert warm.commands() == self.cold(length, before).commands(), (
+                f"cold and warm differ after {length} events"
+            )
+            if length in commits:
+                warm.committed()
+        for number, (consumed, asked) in enumerate(self.store.passes):
+            before = self.store.passes[number - 1][0] if number else None
+            assert self.cold(consumed, before).commands() == asked, f"pass {number} was not repeated"
+        warm.close()
+
+    def cold(self, length: int, committed_at: int | None) -> Instance:
+        instance = self.new_instance()
+        instance.start()
+        for index in range(length + 1):
+            if index == committed_at:
+                instance.committed()
+            if index < length:
+                instance.deliver(self.store.log[index])
+        return instance

@@ -1,0 +1,365 @@
+"""Do user values come back as themselves, or are they refused with their place and type?"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import math
+import threading
+from collections import OrderedDict
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, NamedTuple, TypedDict
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redisworld.errors import InvalidArguments, InvalidInput, InvalidValue, MalformedMessage
+from redisworld.values import Signature, decode, encode
+
+KOLKATA = ZoneInfo("Asia/Kolkata")
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: float
+    y: float = 0.0
+
+
+@dataclasses.dataclass
+class Count:
+    n: Any
+
+
+@dataclasses.dataclass
+class Shape:
+    name: str
+    points: list[Point]
+    colour: Colour
+    made: datetime
+    size: int = 10**40
+    extra: Any = None
+    path: Path = Path("here")
+    where: tuple[int, ...] = (1, 2)
+
+
+class Order(msgspec.Struct, tag="order", rename="camel"):
+    order_id: UUID
+    total: Decimal
+    tags: set[str]
+
+
+class Pair(msgspec.Struct, array_like=True):
+    left: int
+    right: Point
+
+
+class Size(NamedTuple):
+    width: int
+    height: int
+
+
+class Options(TypedDict):
+    colour: Colour
+    note: str
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, of equal types all the way down, NaN being equal to itself."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (set, frozenset)):
+        return sorted(map(repr, a)) == sorted(map(repr, b))
+    if isinstance(a, datetime):
+        return bool(a == b) and a.utcoffset() == b.utcoffset() and a.fold == b.fold
+    return repr(a) == repr(b) if isinstance(a, (float, Decimal)) else bool(a == b)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+zones = st.sampled_from([None, UTC, KOLKATA, BERLIN, timezone(timedelta(hours=-3, seconds=7))])
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**45), 10**45)
+    | st.floats()
+    | texts
+    | st.binary()
+    | st.decimals()
+    | st.uuids()
+    | st.datetimes(timezones=zones)
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+)
+keys = st.integers() | texts | st.booleans() | st.none() | st.uuids() | st.tuples(st.integers(), texts) | st.dates()
+plain_values = st.recursive(
+    scalars | st.binary().map(bytearray) | texts.filter(lambda t: "\0" not in t).map(Path),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(keys, inner, max_size=4)
+        | st.frozensets(keys, max_size=4)
+        | st.sets(keys, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(value=plain_values)
+@settings(max_examples=300)
+def test_plain_values_come_back_as_themselves_without_an_annotation(value: Any) -> None:
+    assert same(decode(encode(value)), value)
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40, -(10**40), True])
+def test_integers_of_any_size_come_back_exactly_wherever_they_stand(value: int) -> None:
+    for holder in (value, [value], {"k": value}, {value: "v"}, (value,), {1: [(value,)]}, {value}):
+        assert same(decode(encode(holder)), holder)
+    assert same(decode(encode(Count(value), type=Count), Count).n, value)
+
+
+def test_an_aware_datetime_keeps_its_zone_and_the_repeated_hour() -> None:
+    second_time = datetime(2025, 10, 26, 2, 30, tzinfo=BERLIN, fold=1)
+
+    back = decode(encode(second_time))
+
+    assert back.tzinfo == BERLIN
+    assert back.utcoffset() == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (Point(1.5), Point),
+        (Point(1), Point),
+        (Shape("s", [Point(1.0)], Colour.RED, datetime(2025, 1, 1, tzinfo=KOLKATA), extra=(1, {2})), Shape),
+        (Order(UUID(int=1), Decimal("0.10"), {"a"}), Order),
+        (Pair(1, Point(2.0)), Pair),
+        (Size(1, 2), Size),
+        ({"colour": Colour.RED, "note": "n"}, Options),
+        (Colour.RED, Colour),
+        (Level.HIGH, Level),
+        ([Colour.RED, None], list[Colour | None]),
+        ({Colour.RED: Point(1.0)}, dict[Colour, Point]),
+        ({Point(1.0), Point(2.0)}, set[Point]),
+        ((1, Point(2.0)), tuple[int, Point]),
+        (Point(1.0), Annotated[Point, "documented"]),
+    ],
+    ids=lambda item: getattr(type(item), "__name__", "x"),
+)
+def test_named_types_come_back_where_the_annotation_names_them(value: Any, annotation: Any) -> None:
+    back = decode(encode(value, type=annotation), annotation)
+
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_pydantic_models_come_back_where_the_annotation_names_them() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Customer(pydantic.BaseModel):  # type: ignore[misc,name-defined]
+        name: str = pydantic.Field(alias="customerName")
+        since: date
+        spent: Decimal
+        colour: Colour = Colour.RED
+
+    customer = Customer(customerName="c", since=date(2025, 1, 1), spent=Decimal("1.10"))
+
+    for value, annotation in ((customer, Customer), ([customer], list[Customer]), (None, Customer | None)):
+        assert decode(encode(value, type=annotation), annotation) == value
+    with pytest.raises(InvalidValue, match="annotate"):
+        encode(customer)
+
+
+def test_a_value_that_needs_no_annotation_is_not_touched_by_one() -> None:
+    signature = Signature(takes_plain)
+
+    args, kwargs = signature.decode_call(signature.encode_call([1, (1, 2), "2025-01-01"], {}))
+
+    assert (args, kwargs) == ((1, (1, 2), "2025-01-01"), {})
+    assert type(args[0]) is int
+
+
+def takes_plain(ratio: float, numbers: list[int], when: datetime) -> None: ...
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"when": [1j]}, ["value['when'][0]", "complex"]),
+        (lambda: 1, ["value", "function"]),
+        ([threading.Lock()], ["value[0]", "lock"]),
+        ((x for x in ()), ["generator"]),
+        (ValueError("x"), ["ValueError"]),
+        (object(), ["object"]),
+        (Text("x"), ["Text", "plain str"]),
+        (OrderedDict(a=1), ["OrderedDict", "plain dict"]),
+        ({"p": Point(1.0)}, ["value['p']", "Point", "annotate"]),
+        (Colour.RED, ["Colour", "annotate"]),
+        (Level.HIGH, ["Level", "annotate"]),
+        (Size(1, 2), ["Size", "annotate"]),
+        (PurePosixPath("x"), ["PurePosixPath"]),
+        ({Point(1.0): 1}, ["key", "Point"]),
+        ("\ud800", ["surrogate"]),
+        ({"\ud800": 1}, ["surrogate"]),
+        (time(1, tzinfo=KOLKATA), ["offset"]),
+        (Point, ["type"]),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_what_would_not_come_back_is_refused_with_place_and_type(value: Any, names: list[str]) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        encode(value)
+
+    assert all(name in str(refused.value) for name in names), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (Shape("s", [], Colour.RED, datetime(2025, 1, 1), extra=Colour.RED), Shape),
+        (Shape("s", (Point(1.0),), Colour.RED, datetime(2025, 1, 1)), Shape),  # type: ignore[arg-type]
+        (Point("far"), Point),  # type: ignore[arg-type]
+        ([Point(1.0), Size(1, 2)], list[Point]),
+        (Shape, Point),
+    ],
+)
+def test_a_named_type_holding_what_its_fields_do_not_say_is_refused_at_the_call(value: Any, annotation: Any) -> None:
+    with pytest.raises(InvalidValue, match="value"):
+        encode(value, type=annotation)
+
+
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {"k": v}])
+def test_too_deep_nesting_is_refused(wrap: Any) -> None:
+    value: Any = 1
+    for _ in range(1_000):
+        value = wrap(value)
+
+    with pytest.raises(InvalidValue, match="deeper than 100"):
+        encode(value)
+
+
+def test_a_list_that_contains_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+
+    with pytest.raises(InvalidValue, match="contains itself"):
+        encode(value)
+
+
+def test_a_payload_above_the_limit_is_refused_with_both_sizes() -> None:
+    with pytest.raises(InvalidValue, match=r"1,00\d bytes, more than the 100"):
+        encode(b"x" * 1_000, max_bytes=100)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\x01", b"\xd4\x63x", b"\xc7\x02\x06xx", b"\xa1\xff"])
+def test_rubbish_is_malformed(data: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        decode(data)
+
+
+@given(data=st.binary(max_size=60))
+def test_no_bytes_do_anything_but_give_a_value_or_malformed(data: bytes) -> None:
+    with contextlib.suppress(MalformedMessage):
+        decode(data)
+
+
+# --- signatures ---------------------------------------------------------------------------------------------------
+
+
+def everything(a: int, /, b: Point, *rest: Colour, c: str = "c", **more: Point) -> Point | None: ...
+
+
+def test_a_call_comes_back_as_it_was_made() -> None:
+    signature = Signature(everything, "step everything")
+    args: Any = (1, Point(1.0), Colour.RED, Colour.RED)
+    kwargs: Any = {"c": "x", "z": Point(3.0)}
+
+    assert signature.decode_call(signature.encode_call(args, kwargs)) == (args, kwargs)
+    assert everything(*args, **kwargs) is None
+
+
+def test_arguments_are_stored_by_parameter_name_and_defaults_are_left_out() -> None:
+    data = Signature(everything).encode_call((1,), {"b": Point(1.0)})
+
+    assert msgspec.msgpack.decode(data) == {"a": 1, "b": {"x": 1.0, "y": 0.0}}
+
+
+def test_a_default_before_a_given_parameter_is_left_to_the_function() -> None:
+    def func(a: int = 1, b: int = 2, *, c: int = 3) -> tuple[int, int, int]:
+        return a, b, c
+
+    args, kwargs = Signature(func).decode_call(Signature(func).encode_call((), {"b": 9}))
+
+    assert func(*args, **kwargs) == (1, 9, 3)
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1,), {}), ((1, 2), {"b": 3})])
+def test_a_call_that_does_not_fit_is_refused_naming_the_step(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments, match="step everything: "):
+        Signature(everything, "step everything").encode_call(args, kwargs)
+
+
+def test_a_refused_argument_is_named_with_its_path() -> None:
+    with pytest.raises(InvalidValue, match=r"step everything: argument 'more'\['z'\]"):
+        Signature(everything, "step everything").encode_call((1, Point(1.0)), {"z": 1j})
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        ({"a": 1}, "lack 'b'"),
+        ({"a": 1, "b": {"x": 1.0}, "gone": 1}, "no parameter 'gone'"),
+        ({"a": 1, "b": "rubbish"}, "argument 'b'"),
+        ({"a": 1, "b": {"x": 1.0}, "rest": 7}, "not iterable"),
+        ([1], "not a map"),
+    ],
+)
+def test_stored_arguments_that_do_not_fit_are_refused(stored: Any, says: str) -> None:
+    with pytest.raises(InvalidArguments, match=says):
+        Signature(everything, "step everything").decode_call(msgspec.msgpack.encode(stored))
+
+
+def test_results_come_back_by_the_return_annotation() -> None:
+    signature = Signature(everything, "step everything")
+
+    assert signature.decode_result(signature.encode_result(Point(1.0))) == Point(1.0)
+    assert signature.decode_result(signature.encode_result(None)) is None
+    with pytest.raises(InvalidValue, match="step everything: the result"):
+        signature.encode_result(threading.Lock())
+
+
+def test_an_annotation_that_cannot_be_resolved_is_named_at_first_use() -> None:
+    def func(image: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    signature = Signature(func, "step func")
+
+    with pytest.raises(InvalidInput, match=r"step func: cannot resolve the annotation 'Missing' of 'image'"):
+        signature.encode_call((1,), {})
+
+
+def test_nan_in_a_named_type_is_no_difference() -> None:
+    assert math.isnan(decode(encode(Point(math.nan), type=Point), Point).x)

@@ -1,0 +1,123 @@
+"""Is what a user registers checked, named and callable as promised?"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from redisworld.backoff import Backoff
+from redisworld.errors import InvalidInput
+from redisworld.metadata import StepInfo, current_step, get_step_metadata, get_workflow_metadata
+from redisworld.workflows import Workflows
+
+
+async def resize(image: str, width: int = 64) -> str:
+    """Make it small."""
+    return f"{image}@{width}"
+
+
+def test_a_step_has_its_functions_name_and_the_documented_defaults() -> None:
+    step = Workflows().step(resize)
+
+    assert (step.name, step.max_retries, step.max_attempts, step.timeout_ms, step.queue) == ("resize", 3, 4, None, "")
+    assert step.backoff == Backoff()
+    assert step.is_async
+    assert step.__doc__ == "Make it small."
+
+
+def test_options_are_kept() -> None:
+    wf = Workflows()
+
+    @wf.step(name="thumb", max_retries=0, timeout="2m", queue="gpu", backoff=Backoff(first_ms=5))
+    def thumbnail(image: str) -> str:
+        return image
+
+    assert wf.steps == {"thumb": thumbnail}
+    assert (thumbnail.max_attempts, thumbnail.timeout_ms, thumbnail.queue) == (1, 120_000, "gpu")
+    assert thumbnail.backoff.first_ms == 5
+    assert not thumbnail.is_async
+
+
+def test_outside_a_body_a_step_is_just_its_function() -> None:
+    wf = Workflows()
+
+    @wf.step
+    def double(x: int) -> int:
+        return 2 * x
+
+    async def call() -> str:
+        return await wf.step(resize)("cat")
+
+    assert double(4) == 8  # type: ignore[comparison-overlap]
+    assert asyncio.run(call()) == "cat@64"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\tb", "a\nb", "a|b", "a{b", "a}b", "x" * 101, "a\x00b", "a\u2003b"])
+def test_names_that_would_break_keys_or_headers_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="name"):
+        Workflows().step(name=name)(resize)
+    with pytest.raises(InvalidInput, match="name"):
+        Workflows().workflow(name=name)(resize)
+
+
+def test_a_second_registration_under_one_name_is_refused_naming_both() -> None:
+    wf = Workflows()
+    wf.step(resize)
+
+    @wf.workflow
+    async def publish() -> None: ...
+
+    async def other() -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"test_workflows\.resize and .*other"):
+        wf.step(name="resize")(other)
+    with pytest.raises(InvalidInput, match=r"publish and .*other"):
+        wf.workflow(name="publish")(other)
+
+
+def test_a_workflow_must_be_async_and_cannot_be_called() -> None:
+    wf = Workflows()
+
+    def plain() -> None: ...
+
+    with pytest.raises(InvalidInput, match="async def"):
+        wf.workflow(plain)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"world\.start\(resize"):
+        wf.workflow(resize)("cat")
+
+
+def test_a_generator_is_no_step() -> None:
+    def many() -> Any:
+        yield 1
+
+    with pytest.raises(InvalidInput, match="generator"):
+        Workflows().step(many)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"max_retries": -1}, {"max_retries": 1.5}, {"max_retries": True}, {"timeout": 0}, {"timeout": "soon"}),
+        *({"queue": "a:b"}, {"queue": "a b"}, {"queue": "a@b"}),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Workflows().step(**options)(resize)
+
+
+def test_metadata_is_there_in_a_step_and_refused_elsewhere() -> None:
+    info = StepInfo("run", "s1_x", "resize", 1, datetime.now(UTC))
+
+    with pytest.raises(InvalidInput, match="outside a step"):
+        get_step_metadata()
+    with pytest.raises(InvalidInput, match="outside a workflow"):
+        get_workflow_metadata()
+    token = current_step.set(info)
+    try:
+        assert get_step_metadata() is info
+    finally:
+        current_step.reset(token)
