@@ -14,7 +14,7 @@
 -- @arg payload          of run_failed
 -- @arg retention        ms a finished run stays
 -- @returns buried id of the letter | stale
--- @include partition clock stats run delivery finish
+-- @include partition clock stats run delivery save finish
 local now, consumer, stream, entry, kind, run_id, reason, detail, deliveries, code, payload, retention = unpack(ARGV)
 now = clock(now)
 
@@ -26,15 +26,14 @@ for i, text in ipairs(original and original[2] or {}) do
   letter[#letter + 1] = i % 2 == 1 and 'original:' .. text or text
 end
 settle(stream, entry)
+save_deliveries()
 local id = redis.call('XADD', TAG .. 'dead', '*', unpack(letter))
 count('buried')
 if run_id ~= '' and code ~= '' then
   local run = open_run(run_id, now)
   if not run.broken and not run.absent and not run.terminal then
     finish_run(run, 'failed', code, payload, tonumber(retention))
-    save_run(run)
-    expire_run(run)
   end
 end
-save_stats()
+save_all()
 return {'buried', id}

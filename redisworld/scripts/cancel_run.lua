@@ -21,11 +21,10 @@ if run.terminal then
 end
 if mode == 'terminate' then
   finish_run(run, 'cancelled', '', reason, tonumber(retention))
-elseif redis.call('HSETNX', run.row, 'cancel_requested', string.format('%.0f', run.at)) == 1 then
+elseif redis.call('HSETNX', run.row, 'cancel_requested', run.at_text) == 1 then
   append(run, 'cancel_requested', '-', '-', '', reason)
   observe(run, 'admin', '', false)
 end
 save_run(run)
-expire_run(run)
 save_stats()
 return {mode == 'terminate' and 'cancelled' or 'requested'}

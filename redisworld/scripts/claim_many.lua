@@ -8,22 +8,22 @@
 --                       may_replay 0|1, mode bare|ensure, step name, input known to the caller 0|1, input
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock stats run steps delivery msgpack messages wake groups
+-- @include partition clock stats run steps delivery save msgpack messages wake groups
 local now, consumer = clock(ARGV[1]), ARGV[2]
 local STRIDE = 12
 
-local function first_start(run, step, at)
-  if step.attempt == 1 then return string.format('%.0f', at) end
-  return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or string.format('%.0f', at)
+local function first_start(run, step)
+  if step.attempt == 1 then return run.at_text end
+  return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at_text
 end
 
-local function started(run, step, at, known)
+local function started(run, step, known)
   local input = false
   if known ~= '1' then
     local _, payload = read_element(run, step.input)
     input = payload
   end
-  return {'started', step.attempt, step.attempt - step.uncharged, first_start(run, step, at), string.format('%.0f', at), input}
+  return {'started', step.attempt, step.attempt - step.uncharged, first_start(run, step), run.at_text, input}
 end
 
 -- The message the state names, but another entry of it: a duplicate, unless that entry is gone.
@@ -88,7 +88,7 @@ local function claim(i)
     step = new_step(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
     count('steps_created')
   end
-  if step.status == 'running' and step.token == token then return started(run, step, run.at, known) end
+  if step.status == 'running' and step.token == token then return started(run, step, known) end
   -- a caller without a delivery is a foreign producer; it starts what nobody has
   if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
   if step.status == 'running' and held_elsewhere(step, message, stream, entry, run_id) then
@@ -101,16 +101,13 @@ local function claim(i)
     return {'exhausted', outcome}
   end
   if step.retry_at > now then return {'too_early', string.format('%.0f', step.retry_at - now)} end
-  return started(run, step, start_step(run, step, token, message, entry), known)
+  start_step(run, step, token, message, entry)
+  return started(run, step, known)
 end
 
 local answers = {}
-count('claims', (#ARGV - 2) / STRIDE)
-save_stats()
-counted = {}
+batch_size = (#ARGV - 2) / STRIDE
+redis.call('HINCRBY', TAG .. 'stats', 'claims', batch_size) -- first: OOM refuses it, and with it the whole call
 for i = 3, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
-for _, run in pairs(opened) do
-  if not run.broken and not run.absent then save_run(run) end
-end
-save_stats()
+save_all()
 return answers

@@ -20,7 +20,7 @@
 --                       | wait id due | unwait id | seal group mode | assign step group | end kind code payload
 -- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what | not_found
 --          | broken why
--- @include partition clock stats run steps delivery msgpack messages wake groups finish
+-- @include partition clock stats run steps delivery save msgpack messages wake groups finish
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec = unpack(ARGV, 1, 12)
 local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
 
@@ -32,11 +32,13 @@ local done_pass, done_word, done_inline, done_at = string.match(done, '^(%S+) (%
 if done_pass == pass then return {done_word, done_inline, done_at} end
 if run.terminal then
   settle_if_held(stream, entry, consumer)
+  save_deliveries()
   return {'gone', run.status}
 end
 if run.replayed_to ~= tonumber(replayed_to) then
   if run.wake == message then return {'lost', '1'} end
   settle_if_held(stream, entry, consumer)
+  save_deliveries()
   return {'lost', '0'}
 end
 
@@ -70,7 +72,7 @@ if run.status == 'pending' then
   count('runs_started')
   append(run, 'run_started', '-', '-', '', '')
   set_status(run, 'running')
-  set_field(run, 'started_at', string.format('%.0f', run.at))
+  set_field(run, 'started_at', run.at_text)
 end
 
 local inline, ending = false, false
@@ -128,12 +130,10 @@ end
 
 local function finish_call(word, inlined)
   if last == '1' then
-    set_field(run, 'pass', string.format('%s %s %d %.0f', pass, word, inlined, run.at))
+    set_field(run, 'pass', pass .. ' ' .. word .. ' ' .. inlined .. ' ' .. run.at_text)
   end
-  save_run(run)
-  expire_run(run)
-  save_stats()
-  return {word, tostring(inlined), string.format('%.0f', run.at)}
+  save_all()
+  return {word, tostring(inlined), run.at_text}
 end
 
 if last ~= '1' then

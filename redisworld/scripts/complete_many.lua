@@ -9,7 +9,7 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock stats run steps delivery msgpack messages wake groups
+-- @include partition clock stats run steps delivery save msgpack messages wake groups
 local now, consumer = clock(ARGV[1]), ARGV[2]
 local STRIDE, SPEC = 14, 1
 
@@ -94,9 +94,7 @@ local function complete(i)
 end
 
 local answers = {}
+batch_size = (#ARGV - 2) / STRIDE
 for i = 3, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
-for _, run in pairs(opened) do
-  if not run.broken and not run.absent then save_run(run) end
-end
-save_stats()
+save_all()
 return answers

@@ -12,7 +12,7 @@
 -- @arg count            elements to return at most
 -- @arg bytes            bytes to return at most; one element always comes
 -- @returns loaded fields length owned elements | settled | gone status | not_found | broken
--- @include partition clock stats run steps delivery finish
+-- @include partition clock stats run delivery save finish
 local now, consumer, run_id, message, stream, entry, from, limit, bytes = unpack(ARGV)
 
 local run = open_run(run_id, clock(now))
@@ -22,23 +22,24 @@ if run.absent then return {'not_found'} end
 local owned = redis.call('HGET', run.row, 'own:' .. message) or ''
 if run.terminal then
   settle_if_held(stream, entry, consumer)
+  save_deliveries()
   return {'gone', run.status}
 end
 if run.wake ~= message and owned == '' then
   if run.wake ~= '' or run.woken_at <= run.replayed_to then
     settle_if_held(stream, entry, consumer)
+    save_deliveries()
     return {'settled'}
   end
   set_field(run, 'wake', message)
 end
 if run.status == 'pending' then
   count('runs_started')
-  save_stats()
   append(run, 'run_started', '-', '-', '', '')
   set_status(run, 'running')
-  set_field(run, 'started_at', string.format('%.0f', run.at))
+  set_field(run, 'started_at', run.at_text)
 end
-save_run(run)
+save_all()
 
 local first = tonumber(from)
 local elements = redis.call('LRANGE', run.log, first, first + tonumber(limit) - 1)

@@ -24,6 +24,7 @@ now, wait_ms = clock(now), tonumber(wait_ms)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
 settle(stream, entry)
+save_deliveries()
 local message = {kind = kind, run = run_id, step = step_id, name = name, spec = spec, reason = reason, body = body}
 if wait_ms > 0 then
   delay(now + wait_ms, id, target, message)

@@ -7,4 +7,6 @@
 -- @returns settled | stale
 -- @include partition delivery
 local consumer, stream, entry = unpack(ARGV)
-return {settle_if_held(stream, entry, consumer) and 'settled' or 'stale'}
+local word = settle_if_held(stream, entry, consumer) and 'settled' or 'stale'
+save_deliveries()
+return {word}

@@ -20,13 +20,13 @@ if not run.absent then return {'conflict', run.status, run.workflow, run.created
 
 count('runs_created')
 save_stats()
-local at = string.format('%.0f', run.at)
+local at = run.at_text
 append(run, 'run_created', '-', '-', workflow, created)
-for field, value in pairs({status = 'pending', workflow = workflow, deployment = deployment, spec = spec, root = root,
-  created_at = at, woken_at = run.length, replayed_to = 0, wake = 'start'}) do
-  set_field(run, field, value)
+local row = {'status', 'pending', 'workflow', workflow, 'deployment', deployment, 'pin', pin, 'spec', spec,
+  'root', root == run_id and '' or root, 'created_at', at, 'woken_at', run.length, 'replayed_to', 0, 'wake', 'start'}
+for i = 1, #row, 2 do
+  if row[i + 1] ~= '' then set_field(run, row[i], row[i + 1]) end
 end
-if pin ~= '' then set_field(run, 'pin', pin) end
 save_run(run)
 redis.call('ZADD', TAG .. 'index:created', at, run_id)
 redis.call('ZADD', TAG .. 'index:status:pending', at, run_id)

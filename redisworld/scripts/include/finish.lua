@@ -13,7 +13,7 @@ local function finish_run(run, status, code, payload, retention_ms)
   local number = append(run, kind, '-', '-', code, payload)
   set_status(run, status)
   run.terminal = true
-  set_field(run, 'finished_at', string.format('%.0f', run.at))
+  set_field(run, 'finished_at', run.at_text)
   set_field(run, 'finished_event', number)
   if code ~= '' then set_field(run, 'code', code) end
   run.wake = ''
@@ -21,12 +21,4 @@ local function finish_run(run, status, code, payload, retention_ms)
   run.expire_ms = retention_ms + BACKSTOP_MS
   redis.call('ZADD', TAG .. 'expiring', run.at + retention_ms, run.id)
   count('runs_' .. status)
-end
-
--- After save_run: a run that ended in this call gets its backstop, and whoever waits for it is told.
-local function expire_run(run)
-  if not run.expire_ms then return end
-  redis.call('PUBLISH', TAG .. 'ended', run.id)
-  redis.call('PEXPIRE', run.row, run.expire_ms)
-  redis.call('PEXPIRE', run.log, run.expire_ms)
 end

@@ -5,7 +5,7 @@ local opened = {}
 local function open_run(run_id, now)
   local run = opened[run_id]
   if run then return run end
-  run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, elements = {}, steps = {}, groups = {}}
+  run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, names = {}, elements = {}, steps = {}, groups = {}}
   local read = redis.pcall('HMGET', run.row, 'status', 'last_at', 'wake', 'woken_at', 'replayed_to', 'workflow', 'pin', 'created_at')
   local length = redis.pcall('LLEN', run.log)
   if read.err or type(length) ~= 'number' then
@@ -22,24 +22,27 @@ local function open_run(run_id, now)
     run.created_at = read[8]
     run.terminal = run.status == 'completed' or run.status == 'failed' or run.status == 'cancelled'
   end
-  run.length = length
+  run.stored, run.length = length, length
   -- an event's time is never below the last one's
   run.at = math.max(now, tonumber(read[2]) or 0)
+  run.at_text = string.format('%.0f', run.at)
   opened[run_id] = run
   return run
 end
 
+-- false takes the field away. Fields are written in the order they were set: people read the row.
 local function set_field(run, field, value)
+  if run.fields[field] == nil then run.names[#run.names + 1] = field end
   run.fields[field] = value
 end
 
 -- Adds an element to the log and answers its number, from 1.
 local function append(run, kind, id, attempt, detail, payload)
-  local header = kind .. ' ' .. id .. ' ' .. attempt .. ' ' .. string.format('%.0f', run.at)
-  if detail ~= '' then header = header .. ' ' .. detail end
-  run.elements[#run.elements + 1] = header .. '\n' .. payload
-  run.length = run.length + 1
-  return run.length
+  local length = run.length + 1
+  if detail ~= '' then detail = ' ' .. detail end
+  run.elements[length - run.stored] = kind .. ' ' .. id .. ' ' .. attempt .. ' ' .. run.at_text .. detail .. '\n' .. payload
+  run.length = length
+  return length
 end
 
 local CHUNK = 2000 -- arguments per command, well below Lua's limit for unpack
@@ -52,11 +55,12 @@ end
 
 local function save_run(run)
   if #run.elements > 0 then
-    run.fields.last_at = string.format('%.0f', run.at)
+    set_field(run, 'last_at', run.at_text)
     push_all('RPUSH', run.log, run.elements)
   end
   local set, gone = {}, {}
-  for field, value in pairs(run.fields) do
+  for _, field in ipairs(run.names) do
+    local value = run.fields[field]
     if value == false then
       gone[#gone + 1] = field
     else
@@ -66,4 +70,9 @@ local function save_run(run)
   end
   if #set > 0 then push_all('HSET', run.row, set) end
   if #gone > 0 then push_all('HDEL', run.row, gone) end
+  if run.expire_ms then -- it has ended in this call: whoever waits for it is told
+    redis.call('PEXPIRE', run.row, run.expire_ms)
+    redis.call('PEXPIRE', run.log, run.expire_ms)
+    redis.call('PUBLISH', TAG .. 'ended', run.id)
+  end
 end

@@ -25,11 +25,12 @@ local function new_step(run, step_id, group, input)
 end
 
 local function save_step(run, step)
-  set_field(run, 's:' .. step.id, string.format('%s|%d|%d|%s|%s|%s|%s|%d|%d|%.0f|%d', step.status, step.attempt,
-    step.uncharged, step.token, step.message, step.entry, step.group, step.input, step.error, step.retry_at, step.started))
+  set_field(run, 's:' .. step.id, step.status .. '|' .. step.attempt .. '|' .. step.uncharged .. '|' .. step.token .. '|'
+    .. step.message .. '|' .. step.entry .. '|' .. step.group .. '|' .. step.input .. '|' .. step.error .. '|'
+    .. step.retry_at .. '|' .. step.started)
 end
 
--- The step starts: the caller has checked that it may. Answers the time of the start.
+-- The step starts: the caller has checked that it may.
 local function start_step(run, step, token, message, entry)
   step.status = 'running'
   step.attempt = step.attempt + 1
@@ -41,13 +42,11 @@ local function start_step(run, step, token, message, entry)
   if step.started == 0 then step.started = number end
   save_step(run, step)
   count('steps_started')
-  return run.at
 end
 
 -- The element of the log with this number, as header and payload.
 local function read_element(run, number)
-  local element = run.elements[number - (run.length - #run.elements)]
-    or redis.call('LINDEX', run.log, number - 1) or ''
+  local element = run.elements[number - run.stored] or redis.call('LINDEX', run.log, number - 1) or ''
   local line = string.find(element, '\n', 1, true) or #element + 1
   return string.sub(element, 1, line - 1), string.sub(element, line + 1)
 end
