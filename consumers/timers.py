@@ -67,3 +67,4 @@ class Timers:
                 if last != before[partition]:
                     self._due[partition] = 0.0
                     self._nudged.set()
+        self._nudged.set()  # the loop above has a stop to see

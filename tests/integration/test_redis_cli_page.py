@@ -1,0 +1,86 @@
+"""Does every command of docs/redis-cli.md work on a real run, and does it show what the page says?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from consumers.worker import Worker
+from redisworld import Settings, Workflows, World, sleep
+
+PAGE = Path(__file__).parents[2] / "docs" / "redis-cli.md"
+COMMANDS = re.findall(r"^redis-cli (.+)$", PAGE.read_text(), re.MULTILINE)
+
+wf = Workflows()
+
+
+@wf.step
+async def thumbnail(image: str, width: int) -> str:
+    return f"{image}@{width}"
+
+
+@wf.workflow
+async def publish(image: str) -> list[str]:
+    thumbs = await asyncio.gather(*(thumbnail(image, w) for w in (64, 256, 1024)))
+    await sleep("1h")
+    return thumbs
+
+
+@pytest.fixture
+async def sleeping_run(redis_url: str, raw: Any) -> None:
+    """The run of the page, asleep, with one step message left for a queue nobody serves."""
+    async with World.connect(settings=Settings(url=redis_url)) as world:
+        worker = Worker(world, wf)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await world.start(publish, "cat.png", run_id="publish-cat")
+            with anyio.fail_after(20):
+                while not await world.connection.commands.zcard("rw:{default:2}:delayed"):
+                    await anyio.sleep(0.02)
+            worker.stop()
+
+
+def run(raw: Any, command: str) -> Any:
+    words = [word for word in shlex.split(command) if word != "--no-raw"]
+    if words[0] == "--scan":
+        return sorted(raw.scan_iter(match=words[2]))
+    connection = raw.connection_pool.get_connection()  # the reply as redis-cli gets it, no client's parsing
+    try:
+        connection.send_command(*words)
+        return connection.read_response()
+    finally:
+        raw.connection_pool.release(connection)
+
+
+def test_the_page_has_commands() -> None:
+    assert len(COMMANDS) >= 15
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("sleeping_run")
+async def test_every_command_of_the_page_reads_without_error(raw: Any) -> None:
+    before = sorted(raw.scan_iter())
+    for command in COMMANDS:
+        run(raw, command)
+    assert sorted(raw.scan_iter()) == before  # and none of them writes
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("sleeping_run")
+async def test_the_row_and_the_log_show_in_clear_what_the_page_says(raw: Any) -> None:
+    assert run(raw, COMMANDS[0]) == [b"rw:{default:2}:run:publish-cat"]
+    row = raw.hgetall("rw:{default:2}:run:publish-cat")
+    assert row[b"status"] == b"running"
+    assert row[b"workflow"] == b"publish"
+    steps = [value for field, value in row.items() if field.startswith(b"s:s")]
+    assert [value.split(b"|")[0] for value in steps] == [b"completed"] * 3
+    headers = [element.split(b"\n")[0].decode() for element in raw.lrange("rw:{default:2}:run:publish-cat:log", 0, -1)]
+    assert all(re.fullmatch(r"[a-z_]+ \S+ (-|\d+) \d{13}( \S+)?", header) for header in headers)
+    assert [header.split()[0] for header in headers][:2] == ["run_created", "run_started"]
+    assert headers[-1].startswith("wait_created w4_")
