@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ class Bodies:
     def __init__(self, threads: int) -> None:
         self._limiter = anyio.CapacityLimiter(threads)
         self._scopes: set[anyio.CancelScope] = set()
+        self._abandoned: set[_Thread] = set()
         self._draining = False
         self._ended = anyio.Event()
 
@@ -33,6 +35,11 @@ class Bodies:
     def running(self) -> int:
         """How many bodies run now."""
         return len(self._scopes)
+
+    @property
+    def abandoned(self) -> int:
+        """Threads that go on although nobody waits for their result."""
+        return len(self._abandoned)
 
     async def wait_idle(self) -> None:
         """Return when no body runs."""
@@ -98,15 +105,24 @@ class Bodies:
                 try:
                     return await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
                 except asyncio.CancelledError:
-                    thread.abandon(keep_slot())
+                    self._abandon(thread, keep_slot())
                     raise
         if limit.cancelled_caught:
             raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {seconds:g} s")
         return None
 
+    def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
+        self._abandoned.add(thread)
+
+        def ended() -> None:
+            self._abandoned.discard(thread)
+            give_back()
+
+        thread.when_done(ended)
+
 
 class _Thread:
-    """A synchronous body; after ``abandon`` it says when it has really ended."""
+    """A synchronous body that says when it has really ended."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -118,14 +134,15 @@ class _Thread:
         try:
             return self._call()
         finally:
-            self._loop.call_soon_threadsafe(self._finish)
+            with suppress(RuntimeError):  # the worker has stopped without waiting for us
+                self._loop.call_soon_threadsafe(self._finish)
 
-    def abandon(self, when_done: Callable[[], None]) -> None:
-        """Call ``when_done`` on the loop once the thread has returned."""
+    def when_done(self, call: Callable[[], None]) -> None:
+        """Call ``call`` on the loop once the thread has returned."""
         if self._done:
-            when_done()
+            call()
         else:
-            self._when_done = when_done
+            self._when_done = call
 
     def _finish(self) -> None:
         self._done = True

@@ -54,12 +54,6 @@ class Slots:
             except TimeoutError:
                 return
 
-    async def wait_empty(self) -> None:
-        """Return when nothing is held."""
-        while self.held:
-            self._changed.clear()
-            await self._changed.wait()
-
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Be at work; waits while ``limit`` others are, but no longer once the slots are closed."""

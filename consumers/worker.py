@@ -73,6 +73,11 @@ class Worker:
         self._stopped = anyio.Event()
         self._handlers: anyio.abc.TaskGroup | None = None
 
+    @property
+    def abandoned(self) -> int:
+        """Threads of timed-out or handed-back bodies that go on: a process that must end cannot wait for them."""
+        return self._bodies.abandoned
+
     def stop(self) -> None:
         """Begin to drain. A repeat changes nothing."""
         if not self._stopping:
@@ -99,16 +104,15 @@ class Worker:
         )
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases:
-            async with anyio.create_task_group() as handlers, anyio.create_task_group() as background:
-                self._handlers = handlers
+            async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
-                async with anyio.create_task_group() as reading:
-                    for loop in loops:
-                        reading.start_soon(loop.run, lambda: self._stopping)
-                    await self._stopped.wait()
-                    await self._let_bodies_finish()
-                await self._step_slots.wait_empty()
-                await self._replay_slots.wait_empty()
+                async with anyio.create_task_group() as handlers:
+                    self._handlers = handlers
+                    async with anyio.create_task_group() as reading:
+                        for loop in loops:
+                            reading.start_soon(loop.run, lambda: self._stopping)
+                        await self._stopped.wait()
+                        await self._let_bodies_finish()
                 background.cancel_scope.cancel()
         await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")

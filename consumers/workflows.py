@@ -145,6 +145,10 @@ class Orchestrator:
             await self._diverged(job, error)
         finally:
             if live is not None:
+                for trouble in live.instance.unhandled:
+                    log.warning(
+                        "nobody awaited this in the body: run=%s %s", job.run_id, trouble.get("exception") or trouble
+                    )
                 live.instance.close()
 
     # -- instances

@@ -5,6 +5,7 @@ Each method reads like the vocabulary, calls one script and costs one round trip
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
@@ -118,9 +119,15 @@ class World:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings))
             partitions = await _open_namespace(connection)
-            tasks = await stack.enter_async_context(anyio.create_task_group())
-            yield cls(connection, partitions, tasks)
-            tasks.cancel_scope.cancel()
+            failure: BaseException | None = None
+            async with anyio.create_task_group() as tasks:
+                try:
+                    yield cls(connection, partitions, tasks)
+                except (Exception, asyncio.CancelledError) as error:
+                    failure = error  # the caller's own: the task group would wrap it
+                tasks.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
 
     def partition(self, run_id: str) -> Partition:
         """The partition that a run belongs to."""
