@@ -30,7 +30,9 @@ def load_app(reference: str) -> Workflows:
         )
     if not hasattr(loaded, attribute):
         raise InvalidInput(f"module {module} has no attribute {attribute!r}; {_has(loaded)}")
-    raise InvalidInput(f"{module}:{attribute} is of type {type(found).__name__}, not a Workflows object; {_has(loaded)}")
+    raise InvalidInput(
+        f"{module}:{attribute} is of type {type(found).__name__}, not a Workflows object; {_has(loaded)}"
+    )
 
 
 def load_workflow(reference: str) -> Workflow[..., Any]:

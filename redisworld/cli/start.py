@@ -30,6 +30,13 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--kwargs", metavar="JSON", default="{}", help="arguments by name: a JSON object")
     parser.add_argument("--run-id", metavar="ID", help="a chosen id; starting it again starts nothing")
     add_setting(parser, "--deployment", "deployment", "deployment id to record for the run")
+    add_setting(
+        parser,
+        "--affinity",
+        "affinity",
+        "keep the run on that deployment",
+        action=argparse.BooleanOptionalAction,
+    )
     parser.add_argument("--wait", action="store_true", help="wait for the end and print the result as JSON")
     add_option(
         parser,

@@ -1,0 +1,196 @@
+"""The application of the chaos tests: bodies whose only effect is a note in ``probe:<run>``, made by a plain client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import redis
+
+from redisworld import Backoff, RetryableError, Workflows, get_step_metadata, sleep
+
+wf = Workflows()
+_client: redis.Redis | None = None
+
+
+def client() -> redis.Redis:
+    """A client that the library knows nothing of."""
+    global _client
+    if _client is None:
+        _client = redis.Redis.from_url(os.environ["CHAOS_REDIS"])
+    return _client
+
+
+def noted(what: str) -> None:
+    """One more execution of this body, counted outside the library."""
+    client().rpush(f"probe:{get_step_metadata().run_id}", what)
+
+
+@wf.step
+async def note(what: str) -> str:
+    noted(what)
+    return what
+
+
+@wf.step
+async def slow(what: str, seconds: float) -> str:
+    """Notes first, so that a test sees it running."""
+    noted(what)
+    await asyncio.sleep(seconds)
+    return what
+
+
+@wf.step
+async def block(what: str, seconds: float) -> str:
+    """Keeps the event loop from moving."""
+    noted(what)
+    time.sleep(seconds)
+    return what
+
+
+@wf.step(max_retries=3, backoff=Backoff(first_ms=200))
+async def fails_once(what: str) -> str:
+    attempt = get_step_metadata().attempt
+    noted(f"{what}:{attempt}")
+    if attempt == 1:
+        raise ValueError("the first attempt fails")
+    return what
+
+
+@wf.step
+async def fails_late(what: str, retry_after: str) -> str:
+    """Asks for a retry at its first attempt."""
+    attempt = get_step_metadata().attempt
+    noted(f"{what}:{attempt}")
+    if attempt == 1:
+        raise RetryableError("later", retry_after=retry_after)
+    return what
+
+
+@wf.step
+async def gated(what: str, gate: str) -> str:
+    """Notes, then waits for the key ``gate``."""
+    noted(what)
+    while not client().exists(gate):
+        await asyncio.sleep(0.01)
+    return what
+
+
+@wf.step
+async def attempt_gated(what: str, first: str, later: str) -> str:
+    """Attempt 1 waits for the key ``first``, all others for ``later``; tells which attempt returned."""
+    attempt = get_step_metadata().attempt
+    noted(f"{what}:{attempt}")
+    while not client().exists(first if attempt == 1 else later):
+        await asyncio.sleep(0.01)
+    return f"{what}:{attempt}"
+
+
+@wf.step(max_retries=0)
+async def handed_back(what: str) -> str:
+    """Never returns at its first attempt; has no retry left, so only an uncharged hand-back lets it run again."""
+    attempt = get_step_metadata().attempt
+    noted(f"{what}:{attempt}")
+    if attempt == 1:
+        await asyncio.sleep(3600)
+    return f"{what}:{attempt}"
+
+
+@wf.step
+async def quick(number: int) -> int:
+    noted(str(number))
+    return number
+
+
+@wf.workflow
+async def diamond() -> list[str]:
+    """a -> gather(b, c) -> d"""
+    a = await note("a")
+    b, c = await asyncio.gather(note("b"), note("c"))
+    return [a, b, c, await note("d")]
+
+
+@wf.workflow
+async def one_slow(seconds: float) -> str:
+    """Its first step runs inline."""
+    return await slow("s", seconds)
+
+
+@wf.workflow
+async def one_blocking(seconds: float) -> str:
+    return await block("s", seconds)
+
+
+@wf.workflow
+async def many_slow(count: int, seconds: float) -> int:
+    return len(await asyncio.gather(*(slow(f"s{i}", seconds) for i in range(count))))
+
+
+@wf.workflow
+async def taken_over(first: str, later: str) -> str:
+    """The step is an inline one."""
+    return await attempt_gated("t", first, later)
+
+
+@wf.workflow
+async def queued_taken_over(first: str, later: str) -> str:
+    """``note`` is the inline one, the gated one is queued."""
+    return (await asyncio.gather(note("n"), attempt_gated("t", first, later)))[1]
+
+
+@wf.workflow
+async def fan_out(count: int) -> int:
+    return sum(await asyncio.gather(*(quick(i) for i in range(count))))
+
+
+@wf.workflow
+async def fan_out_then_join(count: int) -> str:
+    values = await asyncio.gather(*(note(f"b{i}") for i in range(count)))
+    return await note(f"join {len(values)}")
+
+
+@wf.workflow
+async def gated_fan_out(count: int, gate: str) -> str:
+    values = await asyncio.gather(*(gated(f"b{i}", gate) for i in range(count)))
+    return await note(f"join {len(values)}")
+
+
+@wf.workflow
+async def two_notes() -> list[str]:
+    return [await note("x"), await note("y")]
+
+
+@wf.workflow
+async def slept(seconds: float) -> str:
+    await sleep(seconds)
+    return await note("after")
+
+
+@wf.workflow
+async def pause_between(seconds: float) -> list[str]:
+    x = await note("x")
+    await sleep(seconds)
+    return [x, await note("y")]
+
+
+@wf.workflow
+async def retried() -> str:
+    return await fails_once("r")
+
+
+@wf.workflow
+async def retried_late(retry_after: str) -> str:
+    return await fails_late("r", retry_after)
+
+
+@wf.workflow
+async def short_and_long(seconds: float, long_first: bool) -> list[str]:
+    """The first of the two runs inline, the other one is queued."""
+    calls = [slow("short", seconds), handed_back("long")]
+    return sorted(await asyncio.gather(*(reversed(calls) if long_first else calls)))
+
+
+@wf.workflow
+async def gate_then_note(gate: str) -> list[str]:
+    return [await gated("a", gate), await note("d")]

@@ -1,0 +1,117 @@
+"""What becomes of messages that cannot be processed, or not yet? (cases A08 and A19)"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import redis
+
+from redisworld import messages
+from redisworld.events import EventKind
+from redisworld.messages import StepMessage
+from tests.apps import chaos_app
+from tests.chaos import invariants
+from tests.chaos.conftest import Connect
+from tests.chaos.processes import Workers, eventually
+from tests.chaos.watching import logged, notes, settled
+
+pytestmark = pytest.mark.anyio
+
+
+def put(raw: redis.Redis, stream: str, message: StepMessage) -> str:
+    """XADD a step message as a producer does."""
+    fields = {"kind": "step", "spec": "1", "run": message.run_id, "step": message.step_id, "name": message.step_name,
+              "msg": messages.encode(message)}  # fmt: skip
+    return raw.xadd(stream, fields).decode()
+
+
+def step_message(run_id: str, step_id: str, name: str, **fields: object) -> StepMessage:
+    return StepMessage(
+        message_id=step_id, run_id=run_id, workflow_name="gate_then_note", step_id=step_id, step_name=name, **fields
+    )  # type: ignore[arg-type]
+
+
+async def test_poison_entries_go_to_the_dead_letters_whole_and_hold_up_nobody(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A08: bytes that are no message, a map without a run, a run that does not exist; then five good runs."""
+    options = {"lease_ms": 500, "max_deliveries": 4, "partitions": 1, "max_inline_steps": 0}
+    async with connect(**options) as world:
+        [partition] = world.partitions
+        no_run = msgspec.msgpack.encode({"kind": "step", "message_id": "x", "step_id": "x", "step_name": "note"})
+        ghost = step_message("ghost", "s1_ghost", "note")
+        bad = {
+            raw.xadd(partition.steps(), {"kind": "step", "msg": b"\xc1"}).decode(): b"\xc1",
+            raw.xadd(partition.steps(), {"kind": "step", "msg": no_run}).decode(): no_run,
+            raw.xadd(partition.steps(), {"other": "thing"}).decode(): None,
+            put(raw, partition.steps(), ghost): None,
+        }
+        runs = [await world.start(chaos_app.two_notes, run_id=f"good-{number}") for number in range(5)]
+        worker = workers.start(**options)
+        for run in runs:
+            assert await run.result(timeout=5) == ["x", "y"]
+        await eventually(lambda: raw.xlen(partition.dead) == 4, timeout=15, what="four dead letters")
+    await settled(raw)
+    letters = [fields for _, fields in raw.xrange(partition.dead)]
+    by_entry = {fields[b"entry"].decode(): fields for fields in letters}
+    for entry, body in bad.items():
+        if body is not None:
+            assert by_entry[entry][b"original:msg"] == body
+    assert {fields[b"reason"] for fields in letters} == {b"undecodable", b"not_found"}
+    assert all(int(fields[b"deliveries"]) <= 4 for fields in letters)
+    [late] = [fields for fields in letters if fields[b"reason"] == b"not_found"]
+    decoded = messages.decode(late[b"original:msg"])
+    assert (decoded.message_id, decoded.deliveries) == ("s1_ghost", 4)
+    assert int(raw.hget(partition.stats, "buried") or 0) == 4
+    assert worker.returncode is None
+    assert "ghost" in worker.log()
+    assert not raw.exists(partition.run("ghost"))
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_a_step_message_that_comes_before_its_step_runs_it_once_after_its_creation(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A19. The ids are those of the same run in another namespace: they follow from the run id."""
+    async with connect(namespace="scratch") as scratch:
+        raw.set("probe:gate", 1)
+        rehearsal = workers.start(namespace="scratch")
+        assert await (await scratch.start(chaos_app.gate_then_note, "probe:gate", run_id="early")).result(timeout=10)
+        rehearsal.kill()
+        second = logged(raw, "early", "scratch")[EventKind.STEP_CREATED][1][0]
+        raw.delete("probe:gate", "probe:early")
+    async with connect() as world:
+        workers.start(env={"CHAOS_LOG": "DEBUG"})
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="early")
+        await eventually(lambda: notes(raw, "early"))
+        partition = world.partition("early")
+        put(raw, partition.steps(), step_message("early", second, "note"))
+        await eventually(lambda: raw.zcard(partition.delayed) == 1, what="the early message goes back with a delay")
+        assert notes(raw, "early") == {"a": 1}
+        raw.set("probe:gate", 1)
+        assert await run.result(timeout=10) == ["a", "d"]
+        await eventually(lambda: raw.zcard(partition.delayed) == 0)
+    await settled(raw)
+    assert notes(raw, "early") == {"a": 1, "d": 1}
+    assert len(logged(raw, "early")[EventKind.STEP_STARTED]) == 2
+    assert raw.xlen(partition.dead) == 0
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_a_message_for_a_step_that_never_comes_is_a_dead_letter_and_its_run_is_unharmed(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    async with connect(max_deliveries=3) as world:
+        worker = workers.start(max_deliveries=3)
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="unharmed")
+        await eventually(lambda: notes(raw, "unharmed"))
+        partition = world.partition("unharmed")
+        put(raw, partition.steps(), step_message("unharmed", "s9_never", "note"))
+        await eventually(lambda: raw.xlen(partition.dead) == 1, timeout=10)
+        raw.set("probe:gate", 1)
+        assert await run.result(timeout=10) == ["a", "d"]
+    await settled(raw)
+    [(_, letter)] = raw.xrange(partition.dead)
+    assert letter[b"reason"] == b"missing"
+    assert "s9_never" in worker.log()
+    invariants.check(raw, chaos_app.wf)

@@ -1,0 +1,79 @@
+"""Who owns a step whose body is longer than the lease, and who when the lease is really lost? (cases A09 and A10)"""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from redisworld.events import EventKind
+from tests.apps import chaos_app
+from tests.chaos import invariants
+from tests.chaos.conftest import Connect
+from tests.chaos.processes import Workers, eventually
+from tests.chaos.watching import held_by, logged, notes, settled
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_healthy_body_much_longer_than_the_lease_starts_once(
+    raw: redis.Redis, workers: Workers, connect: Connect, count: int
+) -> None:
+    """A09, with one worker (no reclaim of one's own) and with two. 20 bodies, one of them inline."""
+    async with connect(lease_ms=500) as world:
+        for _ in range(count):
+            workers.start(lease_ms=500, max_deliveries=3)
+        run = await world.start(chaos_app.many_slow, 20, 3.0, run_id="long")
+        assert await run.result(timeout=15) == 20
+    await settled(raw)
+    assert len(logged(raw, "long")[EventKind.STEP_STARTED]) == 20
+    assert set(notes(raw, "long").values()) == {1}
+    invariants.check(raw, chaos_app.wf)
+
+
+@pytest.mark.parametrize("inline", [0, 1])
+async def test_a_body_that_blocks_the_event_loop_keeps_its_lease(
+    raw: redis.Redis, workers: Workers, connect: Connect, inline: int
+) -> None:
+    async with connect(lease_ms=500, max_inline_steps=inline) as world:
+        for _ in range(2):
+            workers.start(lease_ms=500, max_deliveries=3, max_inline_steps=inline)
+        run = await world.start(chaos_app.one_blocking, 3.0, run_id="blocking")
+        assert await run.result(timeout=15) == "s"
+    await settled(raw)
+    assert logged(raw, "blocking")[EventKind.STEP_STARTED][1:] == []
+    assert notes(raw, "blocking") == {"s": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
+@pytest.mark.parametrize("workflow", ["taken_over", "queued_taken_over"])
+async def test_an_owner_that_comes_back_from_a_stop_can_neither_complete_nor_acknowledge_what_another_has_taken(
+    raw: redis.Redis, workers: Workers, connect: Connect, workflow: str
+) -> None:
+    """A10 with SIGSTOP and SIGCONT; the step is an inline one, then a queued one."""
+    async with connect() as world:
+        old = workers.start(env={"CHAOS_LOG": "DEBUG"})
+        run = await world.start(chaos_app.wf.workflows[workflow], "probe:old", "probe:new", run_id="lost")
+        await eventually(lambda: "t:1" in notes(raw, "lost"))
+
+        old.freeze()
+        new = workers.start(env={"CHAOS_LOG": "DEBUG"})
+        await eventually(lambda: "t:2" in notes(raw, "lost"), timeout=15)
+        kind = "workflows" if workflow == "taken_over" else "steps"
+        assert held_by(raw, new.pid, kind) == 1
+        raw.set("probe:old", 1)
+        old.thaw()
+        await eventually(lambda: "outcome refused" in old.log() and "answer=stale" in old.log(), what="the refusal")
+
+        assert held_by(raw, new.pid, kind) == 1, "the stale completion acknowledged the new owner's message"
+        gated = logged(raw, "lost")[EventKind.STEP_STARTED][-1][0]
+        assert gated not in dict(logged(raw, "lost")[EventKind.STEP_COMPLETED]), "the stale completion was recorded"
+        assert invariants.queued(raw) == 1, "the stale completion published a wake"
+        raw.set("probe:new", 1)
+        assert await run.result(timeout=10) == "t:2"
+    await settled(raw)
+    assert [end for end in logged(raw, "lost")[EventKind.STEP_COMPLETED] if end[0] == gated] == [(gated, 2)]
+    assert new.log().count("run completed") == 1
+    assert "run completed" not in old.log()
+    assert " ERROR " not in old.log() + new.log()
+    invariants.check(raw, chaos_app.wf)

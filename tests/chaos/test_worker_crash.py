@@ -1,0 +1,167 @@
+"""Does a run survive the SIGKILL of its worker, wherever it hits? (cases A21 and A22; promises 1 and 2)"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+import redis
+
+from consumers.worker import Worker
+from redisworld import World
+from redisworld.events import EventKind
+from tests.apps import chaos_app
+from tests.chaos import invariants
+from tests.chaos.conftest import Connect
+from tests.chaos.processes import Workers, eventually
+from tests.chaos.watching import logged, notes, settled
+
+pytestmark = pytest.mark.anyio
+
+LEASE_MS = 1_000
+WITHIN_S = LEASE_MS / 1000 + 2
+SLACK_S = 2.0
+"""Two cores of a busy machine; the promise itself is lease + 2 s."""
+
+
+async def test_a_queued_step_whose_worker_was_killed_runs_again_as_attempt_two_of_the_same_step(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    async with connect(max_inline_steps=0) as world:
+        doomed = workers.start(max_inline_steps=0)
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="killed")
+        await eventually(lambda: raw.llen("probe:killed"))
+
+        doomed.kill()
+        raw.set("probe:gate", 1)
+        workers.start(max_inline_steps=0)
+
+        assert await run.result(timeout=15) == ["a", "d"]
+    await settled(raw)
+    kinds = logged(raw, "killed")
+    first = kinds[EventKind.STEP_CREATED][0][0]
+    assert [start for start in kinds[EventKind.STEP_STARTED] if start[0] == first] == [(first, 1), (first, 2)]
+    assert [end for end in kinds[EventKind.STEP_COMPLETED] if end[0] == first] == [(first, 2)]
+    assert notes(raw, "killed") == {"a": 2, "d": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_an_inline_step_whose_owner_was_killed_is_recovered_by_another_worker(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    async with connect() as world:
+        doomed = workers.start()
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="owned")
+        await eventually(lambda: raw.llen("probe:owned"))
+
+        doomed.kill()
+        raw.set("probe:gate", 1)
+        workers.start()
+
+        assert await run.result(timeout=15) == ["a", "d"]
+    await settled(raw)
+    assert notes(raw, "owned") == {"a": 2, "d": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
+@asynccontextmanager
+async def taking_over(world: World) -> AsyncIterator[None]:
+    """A second worker, in this process: it starts at once, so that waits are the lease's and not the interpreter's."""
+    worker = Worker(world, chaos_app.wf)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        try:
+            yield
+        finally:
+            worker.stop()
+
+
+@pytest.mark.parametrize("inline", [0, 1])
+@pytest.mark.parametrize("point", ["completed", "responsible"])
+async def test_a_worker_killed_between_completion_and_replay_delays_the_run_by_a_lease_and_two_seconds_at_most(
+    raw: redis.Redis, workers: Workers, connect: Connect, inline: int, point: str
+) -> None:
+    async with connect(max_inline_steps=inline) as world:
+        doomed = workers.start(max_inline_steps=inline, kill=f"point:{point}")
+        run = await world.start(chaos_app.fan_out_then_join, 3, run_id="last")
+        await eventually(lambda: doomed.returncode is not None)
+        killed = time.monotonic()
+
+        async with taking_over(world):
+            assert await run.result(timeout=20) == "join 3"
+        took = time.monotonic() - killed
+
+    assert took < WITHIN_S + SLACK_S
+    await settled(raw)
+    bodies = notes(raw, "last")
+    if point == "responsible":  # then all three were recorded
+        assert bodies == {"b0": 1, "b1": 1, "b2": 1, "join 3": 1}
+    starts = Counter(step_id for step_id, _ in logged(raw, "last")[EventKind.STEP_STARTED])
+    assert sum(bodies.values()) <= sum(starts.values()), "a body ran without a start"
+    invariants.check(raw, chaos_app.wf)
+
+
+async def crash_at(
+    kill: str, raw: redis.Redis, workers: Workers, connect: Connect, directory: Path, *, inline: int
+) -> list[str]:
+    """One run of the diamond whose first worker dies at ``kill``; the calls it made, with what was broken."""
+    namespace = f"a21-{inline}-{kill.replace(':', '-') or 'none'}"
+    trace = directory / f"{namespace}.trace"
+    options = {"namespace": namespace, "lease_ms": 500, "partitions": 1, "max_inline_steps": inline}
+    doomed = workers.start(kill=kill, trace=trace, ready=False, **options)
+    async with connect(**options) as world:
+        await eventually(lambda: "worker started" in doomed.log(), what="worker started")
+        run = await world.start(chaos_app.diamond, run_id=namespace)
+        if not kill:
+            assert await run.result(timeout=20) == ["a", "b", "c", "d"]
+            await settled(raw, namespace)
+            doomed.kill()
+        else:
+            over = f"rw:{{{namespace}:0}}:index:status:completed"  # it made fewer calls than the recorded run did
+            await eventually(lambda: doomed.returncode is not None or raw.zcard(over), timeout=10, what=f"{kill}")
+            died = time.monotonic()
+            async with taking_over(world):
+                assert await run.result(timeout=20) == ["a", "b", "c", "d"], kill
+                took = time.monotonic() - died
+                await settled(raw, namespace)
+            assert took < 0.5 + 2 + SLACK_S, f"{kill}: continued after {took:.1f} s"
+    invariants.check(raw, chaos_app.wf, namespace)
+    bodies, kinds = notes(raw, namespace), logged(raw, namespace, namespace)
+    assert sorted(bodies) == ["a", "b", "c", "d"], f"{kill}: {bodies}"
+    starts = Counter(Counter(step_id for step_id, _ in kinds[EventKind.STEP_STARTED]).values())
+    again = sum(count - 1 for count in bodies.values())
+    restarted = sum((times - 1) * steps for times, steps in starts.items())
+    assert max(bodies.values()) <= 2, f"{kill}: {bodies}"
+    assert again <= restarted <= 2, f"{kill}: bodies {bodies}, starts by step {starts}"
+    return trace.read_text().splitlines() if trace.exists() else []
+
+
+@pytest.mark.parametrize("inline", [1, 0])
+async def test_a_kill_before_or_after_any_call_to_redis_neither_loses_nor_repeats_what_was_recorded(
+    raw: redis.Redis, workers: Workers, connect: Connect, tmp_path: Path, inline: int
+) -> None:
+    """A21. The calls are numbered as they are made; their order may vary a little from run to run."""
+    calls = await crash_at("", raw, workers, connect, tmp_path, inline=inline)
+    print(f"{len(calls)} calls: {calls}")
+    assert 10 <= len(calls) <= 40
+    broken: list[str] = []
+    at_once = anyio.CapacityLimiter(4)
+
+    async def attempt(kill: str) -> None:
+        async with at_once:
+            try:
+                await crash_at(kill, raw, workers, connect, tmp_path, inline=inline)
+            except Exception as error:
+                broken.append(f"{kill}: {type(error).__name__}: {error}")
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(1, len(calls) + 1):
+            for side in ("before", "after") if inline else ("after",):  # before i is after i - 1, as far as Redis knows
+                tasks.start_soon(attempt, f"{side}:{number}")
+
+    assert not broken, "\n\n".join(broken)

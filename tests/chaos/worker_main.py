@@ -1,0 +1,119 @@
+"""What runs in a worker process of a chaos test? ``python -m tests.chaos.worker_main <app> <url> <settings as JSON>``
+
+``CHAOS_KILL`` makes the process SIGKILL itself: ``before:7`` or ``after:7`` (its seventh counted call to Redis),
+or ``point:<name>``, see ``_POINTS``. ``CHAOS_TRACE`` names a file that gets one line per counted call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from consumers.worker import Worker, run_until_signalled
+from redisworld import Settings, World
+from redisworld.observe import Observation, StepClaimed, StepEnded, observing
+from redisworld.world import Recorded
+from redisworld.world.connection import Connection
+
+_BACKGROUND = frozenset(
+    {"ping", "open_namespace", "create_group", "consumers", "reclaim_stale", "wait_nudge", "promote_due",
+     "remove_consumer", "reap_expired"}
+)  # fmt: skip
+"""Calls a worker makes whether or not there is a run: killing at one is killing between two others."""
+
+_POINTS = ("claimed", "completed", "responsible")
+"""After a claim that started; after a completion was recorded; after one that made this worker responsible."""
+
+
+def die() -> None:
+    """As the kernel's OOM killer does it: no handler runs, nothing is flushed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def inject(kill: str, trace: str) -> Callable[[Observation], None]:
+    """Put the fault into this process; returns the observer that watches for named points."""
+    where, _, what = kill.partition(":")
+    original = Connection.run
+    counted = 0
+
+    async def run(self: Connection, op: str, call: Callable[[], Awaitable[Any]], **options: Any) -> Any:
+        nonlocal counted
+        if op in _BACKGROUND:
+            return await original(self, op, call, **options)
+        if op != "read":  # an empty read is no boundary of anything
+            counted += 1
+            mine = counted
+            _note(trace, f"{mine} {op}")
+            if where == "before" and what == str(mine):
+                die()
+        reply = await original(self, op, call, **options)
+        if op == "read":
+            if not reply:
+                return reply
+            counted += 1
+            mine = counted
+            _note(trace, f"{mine} {op}")
+            if where == "before" and what == str(mine):
+                die()
+        if where == "after" and what == str(mine):
+            die()
+        return reply
+
+    Connection.run = run  # type: ignore[method-assign]
+    if where == "point":
+        assert what in _POINTS, what
+        if what == "responsible":
+            _die_when_responsible()
+
+    def watch(seen: Observation) -> None:
+        if where != "point":
+            return
+        if what == "claimed" and isinstance(seen, StepClaimed) and seen.outcome == "started":
+            die()
+        if what == "completed" and isinstance(seen, StepEnded) and seen.outcome == "completed":
+            die()
+
+    return watch
+
+
+def _die_when_responsible() -> None:
+    original = World.complete
+
+    async def complete(self: World, item: Any) -> Recorded:
+        recorded = await original(self, item)
+        if recorded.detail == "responsible":
+            die()
+        return recorded
+
+    World.complete = complete  # type: ignore[method-assign]
+
+
+def _note(trace: str, line: str) -> None:
+    if trace:
+        with open(trace, "a") as file:
+            file.write(line + "\n")
+
+
+async def main(app_name: str, url: str, options: dict[str, Any]) -> None:
+    """Work until SIGTERM."""
+    module, _, name = app_name.partition(":")
+    app = getattr(importlib.import_module(module), name or "wf")
+    watch = inject(os.environ.get("CHAOS_KILL", ""), os.environ.get("CHAOS_TRACE", ""))
+    async with World.connect(settings=Settings(url=url, **options)) as world:
+        with observing(watch):
+            await run_until_signalled(Worker(world, app))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(
+        level=os.environ.get("CHAOS_LOG", "INFO"), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    anyio.run(main, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))

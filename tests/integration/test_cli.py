@@ -1,0 +1,376 @@
+"""Does the command line do what its help says, and refuse bad input in one line?"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redisworld import spawn
+from redisworld.cli import main
+from tests.integration.cli_process import APP, ROOT, check_counts, command, demo, environment, eventually, worker
+
+NOWHERE = "redis://:secret@127.0.0.1:1/0"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ.keys() - environment().keys():
+        monkeypatch.delenv(name)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Exit code and the one line on stderr of a command that prints nothing else."""
+    code = main([*arguments])
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("redisworld: error: ")
+    assert shown.err.count("\n") == 1, shown.err
+    return code, shown.err
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Stdout of a command that succeeds."""
+    code = main([*arguments])
+    shown = capsys.readouterr()
+    assert code == 0, shown.err
+    return shown.out
+
+
+# -- what is refused before Redis is asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["worker", "no_such_module:wf"], "there is no module 'no_such_module'"),
+        (["worker", "app.py:wf"], "write app without .py"),
+        (["worker", "not a module"], "write module:attribute"),
+        (["worker", f"{APP}:nothing"], f"no attribute 'nothing'; it has {APP}:wf"),
+        (["worker", f"{APP}:not_a_workflow"], f"is of type int, not a Workflows object; it has {APP}:wf"),
+        (["worker", f"{APP}:doubled"], "a worker takes a Workflows object"),
+        (["worker", APP, "--url", "redisworld://embedded"], "nobody else can reach it"),
+        (["worker", APP, "--lease", "3 parsecs"], "cannot read duration '3 parsecs'"),
+        (["worker", APP, "--grace", "30"], "cannot read duration '30'"),
+        (["worker", APP, "--concurrency", "0"], "--concurrency: must be a whole number from 1"),
+        (["worker", APP, "--queue", "light"], "no step of the application uses queue 'light'; its queues are heavy"),
+        (["worker", APP, "--metrics-port", "70000"], "--metrics-port"),
+        (["worker", APP, "--log-level", "loud"], "must be one of debug, info, warning, error"),
+        (["worker", APP, "--affinity"], "affinity needs a deployment"),
+        (["start", f"{APP}:nothing"], "no workflow 'nothing' is registered"),
+        (["start", f"{APP}:nothing"], "it has dawdling, doubled, failing, order-due, patient"),
+        (["start", f"{APP}:double"], "is of type Step, not a workflow"),
+        (["start", f"{APP}:wf"], "is the registry, name a workflow in it"),
+        (["start", f"{APP}:doubled", "--args", "[1"], "--args is not JSON"),
+        (["start", f"{APP}:doubled", "--args", '{"n": 1}'], "--args must be a list"),
+        (["start", f"{APP}:doubled", "--kwargs", "[1]"], "--kwargs must be an object"),
+        (["start", f"{APP}:doubled"], "missing a required argument: 'n'"),
+        (["start", f"{APP}:doubled", "--args", "[1, 2, 3]"], "too many positional arguments"),
+        (["start", f"{APP}:doubled", "--args", '["one"]'], "argument 'n': Expected `int`, got `str`"),
+        (["start", f"{APP}:order-due", "--args", '[{"item": "x", "due": "soon"}]'], "argument 'order'"),
+        (["start", f"{APP}:doubled", "--args", "[1]", "--timeout", "soon"], "cannot read duration 'soon'"),
+        (["start", f"{APP}:doubled", "--args", "[1]", "--url", "ftp://x"], "cannot read Redis URL"),
+        (["run", "terminate", "r1"], "add --yes"),
+        (["run"], "required: VERB"),
+        (["demo", "--branches", "0"], "must be a whole number from 1 to 100000, not '0'"),
+        (["demo", "--branches", "100001"], "must be a whole number from 1 to 100000, not '100001'"),
+        (["demo", "--branches", "many"], "must be a whole number from 1 to 100000, not 'many'"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_with_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    code, line = refusal(capsys, *arguments)
+
+    assert code == 2
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("import no_such_dependency", "ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def broken(:", "SyntaxError"),
+    ],
+)
+def test_a_module_that_breaks_while_imported_is_told_with_its_own_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str
+) -> None:
+    name = f"cli_broken_{abs(hash(body))}"
+    (tmp_path / f"{name}.py").write_text(f"{body}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    code, line = refusal(capsys, "worker", f"{name}:wf")
+
+    assert code == 2
+    assert f"module {name!r} cannot be imported: {told}" in line
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "arguments"),
+    [
+        ("REDISWORLD_PARTITIONS", "many", ["run", "show", "r1"]),
+        ("REDISWORLD_LEASE_MS", "long", ["worker", APP]),
+        ("REDISWORLD_METRICS_PORT", "many", ["worker", APP]),
+        ("REDISWORLD_LOG_FORMAT", "xml", ["worker", APP]),
+        ("REDISWORLD_BRANCHES", "0", ["demo"]),
+    ],
+)
+def test_a_bad_environment_variable_is_refused_like_its_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str, arguments: list[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    code, line = refusal(capsys, *arguments)
+
+    assert code == 2
+    assert repr(value) in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["worker", APP, "--metrics-port", "none"],
+        ["start", f"{APP}:doubled", "--args", "[1]"],
+        ["run", "show", "r1"],
+        ["demo"],
+    ],
+)
+def test_an_unreachable_redis_is_one_line_without_the_password_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    code, line = refusal(capsys, *arguments, "--url", NOWHERE)
+
+    assert code == 1
+    assert "redis://:***@127.0.0.1:1/0" in line
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize("arguments", [["worker"], ["start"], ["run", "show"], ["run", "cancel"], ["demo"], []])
+def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "  redisworld " in answer(capsys, *arguments, "--help").partition("example")[2]
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "--version").startswith("redisworld ")
+
+
+# -- what Redis says
+
+
+def test_another_partition_count_is_refused_with_what_to_do(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--url", redis_url, "--partitions", "2")
+
+    code, line = refusal(capsys, "start", f"{APP}:patient", "--url", redis_url, "--partitions", "3")
+
+    assert code == 2
+    assert "has 2 partitions, but this process is set to 3" in line
+
+
+@pytest.mark.parametrize("arguments", [["show"], ["cancel"], ["terminate", "--yes"], ["result"]])
+def test_an_unknown_run_is_one_line_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str], redis_url: str, arguments: list[str]
+) -> None:
+    code, line = refusal(capsys, "run", *arguments, "nobody", "--url", redis_url)
+
+    assert code == 1
+    assert "there is no run 'nobody'" in line
+
+
+def test_a_run_id_of_another_workflow_is_refused(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--url", redis_url)
+
+    code, line = refusal(capsys, "start", f"{APP}:failing", "--run-id", "r1", "--url", redis_url)
+
+    assert code == 1
+    assert "belongs to a run of workflow 'patient'" in line
+
+
+def test_an_argument_can_be_a_dataclass_and_a_date(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    order = json.dumps([{"item": "x", "due": "2025-12-24"}])
+
+    answer(capsys, "start", f"{APP}:order-due", "--args", order, "--run-id", "o1", "--url", redis_url)
+
+    shown = json.loads(answer(capsys, "run", "show", "o1", "--json", "--url", redis_url))
+    assert shown["events"][0]["payload"] == {"order": {"item": "x", "due": "2025-12-24"}}
+
+
+def test_a_run_that_has_not_ended_in_time_is_exit_code_1(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--url", redis_url)
+
+    code, line = refusal(capsys, "run", "result", "r1", "--timeout", "10ms", "--url", redis_url)
+
+    assert code == 1
+    assert "run 'r1' has not ended within 10 ms; it goes on" in line
+
+
+def test_a_terminated_run_is_cancelled_and_has_no_result(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--url", redis_url)
+
+    told = answer(capsys, "run", "terminate", "r1", "--yes", "--reason", "in the way", "--json", "--url", redis_url)
+    code, line = refusal(capsys, "run", "result", "r1", "--url", redis_url)
+
+    assert json.loads(told) == {"run_id": "r1", "status": "cancelled"}
+    assert code == 1
+    assert "run 'r1' was cancelled: in the way" in line
+
+
+# -- a worker
+
+
+def test_a_worker_runs_what_start_starts_and_run_show_tells_it(
+    capsys: pytest.CaptureFixture[str], redis_url: str
+) -> None:
+    redis = ("--url", redis_url)
+    with worker(redis_url):
+        waited = answer(
+            capsys, "start", f"{APP}:doubled", "--args", "[4]", "--kwargs", '{"times": 3}', "--run-id", "r1",
+            "--wait", "--timeout", "30s", *redis,
+        )  # fmt: skip
+        failed = main(["start", f"{APP}:failing", "--run-id", "r2", "--wait", "--timeout", "30s", *redis])
+        complaint = capsys.readouterr().err
+
+    assert waited == "r1\n[8, 8, 8, 4]\n"
+    assert failed == 1
+    assert complaint.count("\n") == 1
+    assert "run 'r2' failed with USER_ERROR: redisworld.errors.FatalError: there is no second try" in complaint
+    assert answer(capsys, "run", "result", "r1", *redis) == "[8, 8, 8, 4]\n"
+
+    shown = json.loads(answer(capsys, "run", "show", "r1", "--json", *redis))
+    assert shown["run"]["status"] == "completed"
+    assert sorted((step["name"], step["status"], step["attempt"]) for step in shown["steps"]) == [
+        *[("double", "completed", 1)] * 3,
+        ("flaky", "completed", 2),
+    ]
+    assert [event["number"] for event in shown["events"]] == list(range(1, shown["run"]["log_length"] + 1))
+    assert shown["events"][-1]["payload"] == [8, 8, 8, 4]
+
+    text = answer(capsys, "run", "show", "r1", *redis)
+    assert "status      completed" in text
+    assert "ValueError: not at the first time" in text
+
+
+def test_a_worker_answers_probes_and_metrics_on_the_port_it_prints(redis_url: str) -> None:
+    with worker(redis_url) as process:
+        eventually(lambda: process.get("/readyz")[0] == 200)
+
+        assert process.get("/healthz") == (200, "ok\n")
+        status, metrics = process.get("/metrics")
+        assert status == 200
+        assert 'redisworld_step_prologue_total{path="run_context"} 0.0' in metrics
+        assert process.get("/nothing")[0] == 404
+
+
+def test_a_workers_first_line_tells_who_it_is_and_json_logs_are_objects(redis_url: str) -> None:
+    with worker(redis_url, "--log-format", "json", "--namespace", "logs", "--queue", "heavy") as process:
+        first = json.loads(process.first_line)
+
+    assert first["level"] == "info"
+    for fact in (
+        "consumer=",
+        "namespace=logs",
+        f"url={redis_url}",
+        "streams=workflows,steps,steps:heavy",
+        "http://127",
+    ):
+        assert fact in first["message"]
+
+
+def test_sigterm_lets_the_body_finish_and_the_worker_exits_0(
+    capsys: pytest.CaptureFixture[str], redis_url: str
+) -> None:
+    redis = ("--url", redis_url)
+    with worker(redis_url) as process:
+        answer(capsys, "start", f"{APP}:dawdling", "--args", "[1]", "--run-id", "r1", *redis)
+        eventually(lambda: '"step_started"' in answer(capsys, "run", "show", "r1", "--json", *redis))
+
+        process.process.send_signal(signal.SIGTERM)
+
+        assert process.process.wait(timeout=60) == 0
+    assert answer(capsys, "run", "result", "r1", *redis) == '"slept"\n'
+
+
+def test_a_long_log_is_shown_by_its_end(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    redis = ("--url", redis_url)
+    with worker(redis_url):
+        start = ("start", f"{APP}:doubled", "--args", "[1, 100]", "--run-id", "r1")
+        answer(capsys, *start, "--wait", "--timeout", "30s", *redis)
+
+    bounded = json.loads(answer(capsys, "run", "show", "r1", "--json", *redis))
+    whole = json.loads(answer(capsys, "run", "show", "r1", "--json", "--all", *redis))
+
+    assert len(bounded["events"]) == 200
+    assert bounded["events_before"] + 200 == len(whole["events"]) == whole["run"]["log_length"]
+    assert bounded["events"] == whole["events"][-200:]
+    assert "earlier events not shown" in answer(capsys, "run", "show", "r1", *redis)
+
+
+def test_ctrl_c_while_waiting_is_quiet_and_exit_code_130(redis_url: str) -> None:
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "redisworld", "start", f"{APP}:patient", "--wait", "--url", redis_url],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with waiting:
+        assert waiting.stdout is not None
+        waiting.stdout.readline()
+
+        waiting.send_signal(signal.SIGINT)
+
+        _, complaint = waiting.communicate(timeout=30)
+    assert (waiting.returncode, complaint) == (130, "")
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--url", redis_url)
+    show = [sys.executable, "-m", "redisworld", "run", "show", "r1", "--url", redis_url]
+
+    shown = subprocess.Popen(show, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with shown:
+        assert shown.stdout is not None
+        assert shown.stderr is not None
+        shown.stdout.close()
+        complaint = shown.stderr.read()
+
+    assert complaint == b""
+
+
+# -- the demo
+
+
+@pytest.mark.parametrize("branches", [1, 64])
+def test_the_demo_reads_no_run_before_a_step_and_one_for_the_fan_out(redis_url: str, branches: int) -> None:
+    report = demo("--branches", str(branches), "--url", redis_url)
+
+    assert report["redis"] == "url"
+    check_counts(report, branches)
+
+
+@pytest.mark.skipif(spawn.find_server() is None, reason="needs a redis-server on PATH")
+def test_the_demo_brings_its_own_redis_where_none_is_given() -> None:
+    report = demo("--branches", "8")
+
+    assert report["redis"] == "spawned"
+    check_counts(report, 8)
+
+
+def test_the_demo_on_a_given_redis_tells_how_to_look_inside(redis_url: str) -> None:
+    done = command("demo", "--branches", "2", REDISWORLD_URL=redis_url)
+
+    assert done.returncode == 0
+    hints = [line for line in done.stdout.splitlines() if "redis-cli -s " in line]
+    assert [word for hint in hints for word in ("HGETALL", "LRANGE", "XINFO GROUPS") if word in hint] == [
+        "HGETALL",
+        "LRANGE",
+        "XINFO GROUPS",
+    ]
+    assert "rw:{demo:" in hints[0]

@@ -1,0 +1,154 @@
+"""Is every item of a batch checked and answered on its own?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from redisworld.errors import MalformedMessage
+from tests.scripts.driver import RUN, Attempt, Consumer, step
+
+pytestmark = pytest.mark.anyio
+
+RUNS = ["r1", "r2", "r3"]
+
+
+async def three_runs(a: Consumer) -> list[Attempt]:
+    """Three runs with one step each; their claims, not sent yet."""
+    deliveries = [(await a.dispatch(step("s1", run=run), run=run))["s1"] for run in RUNS]
+    return [Attempt(d, a.claim_item(d), None) for d in deliveries]  # type: ignore[arg-type]
+
+
+async def scripts_called(a: Consumer) -> int:
+    stats = (await a.redis.info("commandstats")) or {}
+    return sum(int(stats.get(name, {}).get("calls", 0)) for name in ("cmdstat_evalsha", "cmdstat_eval"))
+
+
+@pytest.fixture(params=["row of another type", "log of another type", "step state that cannot be read"])
+def spoil(request: pytest.FixtureRequest, a: Consumer):  # noqa: ANN201  # a coroutine function
+    async def spoiler(run: str) -> None:
+        if request.param.startswith("row"):
+            await a.redis.set(a.key(run), "foreign")
+        elif request.param.startswith("log"):
+            await a.redis.set(a.partition.log(run), "foreign")
+        else:
+            await a.redis.hset(a.key(run), "s:s1", "nonsense")
+
+    return spoiler
+
+
+async def test_claims_of_different_runs_go_out_as_one_call(a: Consumer) -> None:
+    attempts = await three_runs(a)
+    await a.claim(attempts[0].delivery)  # the script is loaded now
+    before = await scripts_called(a)
+
+    answers = await asyncio.gather(*(a.world.claim(x.item) for x in attempts))
+
+    assert [answer.outcome for answer in answers] == ["started"] * 3
+    assert await scripts_called(a) == before + 1
+
+
+async def test_a_broken_claim_answers_broken_and_its_neighbours_start(a: Consumer, spoil) -> None:  # noqa: ANN001
+    attempts = await three_runs(a)
+    await spoil("r2")
+
+    answers = await asyncio.gather(*(a.world.claim(x.item) for x in attempts))
+
+    assert [answer.outcome for answer in answers] == ["started", "broken", "started"]
+    assert [(await a.step("s1", run)).status for run in ("r1", "r3")] == ["running", "running"]
+    assert await a.holds(attempts[1].delivery)
+
+
+async def test_a_broken_completion_is_recorded_as_such_by_the_script_and_its_neighbours_complete(
+    a: Consumer, spoil  # noqa: ANN001
+) -> None:
+    attempts = [await a.claim(x.delivery) for x in await three_runs(a)]
+    await spoil("r2")
+
+    await asyncio.gather(*(a.complete(x) for x in attempts), return_exceptions=True)
+
+    assert [(await a.step("s1", run)).status for run in ("r1", "r3")] == ["completed", "completed"]
+    assert await a.holds(attempts[1].delivery)
+
+
+@pytest.mark.xfail(strict=True, reason="World._complete_many raises for the whole batch when one item is broken")
+async def test_the_neighbours_of_a_broken_completion_hear_their_own_answers(a: Consumer, spoil) -> None:  # noqa: ANN001
+    attempts = [await a.claim(x.delivery) for x in await three_runs(a)]
+    await spoil("r2")
+
+    answers = await asyncio.gather(*(a.complete(x) for x in attempts), return_exceptions=True)
+
+    assert [getattr(answer, "outcome", None) for answer in (answers[0], answers[2])] == ["completed", "completed"]
+    assert isinstance(answers[1], MalformedMessage) or answers[1].outcome == "broken"  # type: ignore[union-attr]
+
+
+@pytest.mark.xfail(strict=True, reason="open_group does not check what it parsed; the batch is settled but not saved")
+async def test_a_join_group_that_cannot_be_read_costs_no_neighbour_its_outcome(a: Consumer) -> None:
+    good = (await a.dispatch(step("s1", run="r1"), run="r1"))["s1"]
+    bad = (await a.dispatch(step("s1", "g1", run="r2"), run="r2"))["s1"]
+    attempts = [await a.claim(good, may_replay=False), await a.claim(bad)]
+    await a.redis.hset(a.key("r2"), "g:g1", "nonsense")
+
+    await asyncio.gather(*(a.complete(x, may_replay=False) for x in attempts), return_exceptions=True)
+
+    assert (await a.step("s1", "r1")).status == "completed"
+
+
+async def test_a_claim_in_a_batch_may_be_one_of_many_of_the_same_run(a: Consumer) -> None:
+    deliveries = await a.dispatch(*(step(f"s{n}", "g1") for n in range(20)))
+
+    attempts = await asyncio.gather(*(a.claim(d) for d in deliveries.values()))
+    records = await asyncio.gather(*(a.complete(x) for x in attempts))
+
+    assert [x.outcome for x in attempts] == ["started"] * 20
+    assert [r.detail for r in records] == ["settled"] * 19 + ["responsible"]
+    assert (await a.row()).log_length == len(await a.kinds()) == 2 + 3 * 20
+
+
+async def test_a_claim_and_its_duplicate_in_one_batch_start_the_step_once(a: Consumer) -> None:
+    first = (await a.dispatch(step("s1")))["s1"]
+    second = await a.duplicate(first)
+
+    answers = await asyncio.gather(a.claim(first), a.claim(second))
+
+    assert [x.outcome for x in answers] == ["started", "stale"]
+    assert (await a.step("s1")).attempt == 1
+
+
+async def test_a_missing_step_created_twice_in_one_batch_is_created_once(a: Consumer) -> None:
+    await a.dispatch(step("s0"))
+    first = await a.publish("s1")
+    second = await a.duplicate(first)
+
+    answers = await asyncio.gather(*(a.claim(d, ensure=True, input=b"\x90") for d in (first, second)))
+
+    assert [x.outcome for x in answers] == ["started", "stale"]
+    assert (await a.kinds()).count("step_created") == 2
+
+
+async def test_the_same_outcome_twice_in_one_batch_is_one_event(a: Consumer) -> None:
+    attempt = await a.claim((await a.dispatch(step("s1")))["s1"])
+
+    records = await asyncio.gather(a.complete(attempt), a.complete(attempt))
+
+    assert [(r.outcome, r.detail) for r in records] == [("completed", "responsible")] * 2
+    assert (await a.kinds()).count("step_completed") == 1
+
+
+async def test_a_batch_over_64_items_is_cut_and_every_item_answered(a: Consumer) -> None:
+    deliveries = await a.dispatch(*(step(f"s{n}", "g1") for n in range(150)))
+
+    attempts = await asyncio.gather(*(a.claim(d) for d in deliveries.values()))
+
+    assert {x.outcome for x in attempts} == {"started"}
+    assert sorted(a.run_id for a in [x.item for x in attempts]) == [RUN] * 150
+
+
+async def test_a_group_counted_down_by_two_runs_in_one_batch_is_counted_per_run(a: Consumer) -> None:
+    deliveries = [await a.dispatch(step("s1", "g1", run=r), step("s2", "g1", run=r), run=r) for r in ("r1", "r2")]
+    attempts = [await a.claim(d) for found in deliveries for d in found.values()]
+
+    records = await asyncio.gather(*(a.complete(x) for x in attempts))
+
+    assert [r.detail for r in records] == ["settled", "responsible"] * 2

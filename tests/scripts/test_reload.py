@@ -1,0 +1,51 @@
+"""Does a call work when Redis has forgotten the scripts (restart, failover, SCRIPT FLUSH)?"""
+
+from __future__ import annotations
+
+import pytest
+
+from redisworld import scripts
+from redisworld.world import Renewal
+from tests.scripts.driver import RUN, Consumer, end, step
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consumer) -> None:
+    # given a server that forgets its scripts before each call, of which we keep the names
+    called = set()
+    sent = a.world.connection.script
+
+    async def forgetful(script: scripts.Script, key: str, args: list[object], **more: object) -> object:
+        await a.redis.script_flush()
+        called.add(script.name)
+        return await sent(script, key, args, **more)  # type: ignore[arg-type]
+
+    a.world.connection.script = forgetful  # type: ignore[method-assign,assignment]
+
+    # when a run goes through all of them
+    d = await a.dispatch(step("s1"), step("s2"), step("s3"), ["wait", "w1", a.clock.now + 5])
+    first, second = await a.claim(d["s1"]), await a.claim(d["s2"])
+    await a.retry(first, delay_ms=5)
+    await a.move(d["s3"])
+    renewal = Renewal(a.world.connection, a.world.consumer)
+    await a.redis.script_flush()
+    assert renewal.renew(a.partition, [second.delivery]) == set()
+    renewal.close()
+    called.add("renew_leases")
+    a.clock.advance(5)
+    assert await a.world.promote(a.partition) == (None, [0, 0])
+    await a.world.cancel(RUN)
+    await a.world.reclaim((a.partition, "steps"), "0-0", 10)
+    deliveries = await a.steps_delivered()
+    await a.world.bury(deliveries["s3"], run_id=RUN, reason="undecodable", detail="")
+    await a.world.settle(deliveries["s1"])
+    turn = await a.load((await a.read("workflows"))[0])
+    assert (await a.complete(second)).outcome == "completed"
+    assert (await a.commit(turn, end())).outcome == "again"
+    assert (await a.commit(await a.load(turn.delivery), end())).outcome == "ended"
+    await a.world.remove_consumer((a.partition, "steps"), a.world.consumer)
+    await a.world.reap(a.partition, 1)
+
+    # then nothing was missing
+    assert called == set(scripts.names())
