@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
@@ -123,7 +124,11 @@ def _port(text: str) -> int:
 def _worker(arguments: argparse.Namespace) -> int:
     with logs.to_stderr(arguments.log_level, arguments.log_format):
         app = load_app(arguments.app)
-        asyncio.run(_work(arguments, app, _queues(arguments.queue, app)))
+        abandoned = asyncio.run(_work(arguments, app, _queues(arguments.queue, app)))
+        if abandoned:
+            log.warning("ending without %d bodies that still run in threads; their steps were handed back", abandoned)
+            logging.shutdown()
+            os._exit(0)  # the interpreter would wait for those threads
     return 0
 
 
@@ -137,7 +142,8 @@ def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
     return sorted(set(named) or known)
 
 
-async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]) -> None:
+async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]) -> int:
+    """Work until a signal; how many threads are left behind."""
     async with connected(arguments) as world:
         worker = Worker(world, app, queues=queues)
         with ExitStack() as stack:
@@ -150,6 +156,7 @@ async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]
                 serving = f"serving /metrics /healthz /readyz on http://{host}:{server.port}"
             log.info("%s; %s", _described(world, queues), serving)
             await run_until_signalled(worker)
+        return worker.abandoned
 
 
 def _described(world: World, queues: Iterable[str]) -> str:

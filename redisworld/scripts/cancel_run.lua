@@ -21,8 +21,8 @@ if run.terminal then
 end
 if mode == 'terminate' then
   finish_run(run, 'cancelled', '', reason, tonumber(retention))
-elseif redis.call('HSETNX', run.row, 'cancel_requested', run.at_text) == 1 then
-  append(run, 'cancel_requested', '-', '-', '', reason)
+elseif redis.call('HEXISTS', run.row, 'cancel_requested') == 0 then
+  set_field(run, 'cancel_requested', append(run, 'cancel_requested', '-', '-', '', reason))
   observe(run, 'admin', '', false)
 end
 save_run(run)

@@ -143,7 +143,15 @@ end
 
 set_field(run, 'replayed_to', consumed)
 if ending then
-  finish_run(run, string.sub(ending.id, 5), ending.a, ending.b, tonumber(retention))
+  local payload = ending.b
+  if ending.id == 'run_cancelled' then -- the body let a requested cancellation through: its reason goes along
+    local requested = tonumber(redis.call('HGET', run.row, 'cancel_requested') or '')
+    if requested then
+      local _, reason = read_element(run, requested)
+      payload = reason
+    end
+  end
+  finish_run(run, string.sub(ending.id, 5), ending.a, payload, tonumber(retention))
   settle_if_held(stream, entry, consumer)
   return finish_call('ended', 0)
 end

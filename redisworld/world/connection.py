@@ -22,6 +22,7 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ClusterError,
+    InvalidResponse,
     NoScriptError,
     ReadOnlyError,
     RedisError,
@@ -98,6 +99,8 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, AttributeError):  # redis-py 8 on a connection that died while it wrote
         return "writelines" in str(error) or "NoneType" in str(error)
+    if isinstance(error, InvalidResponse):  # not Redis at all, or a reply cut short
+        return True
     if isinstance(error, ResponseError):
         text = str(error)
         return text.startswith(_REFUSALS) or "OOM command not allowed" in text
@@ -124,6 +127,9 @@ class Connection:
         self.reader = self._client(64)
         try:
             await self.run("ping", self.commands.ping, patience_ms=0)
+        except ResponseError as error:  # Redis is there and says no: a database that does not exist
+            await self.__aexit__()
+            raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses this URL: {error}") from error
         except BaseException:
             await self.__aexit__()
             raise

@@ -194,3 +194,20 @@ async def short_and_long(seconds: float, long_first: bool) -> list[str]:
 @wf.workflow
 async def gate_then_note(gate: str) -> list[str]:
     return [await gated("a", gate), await note("d")]
+
+
+@wf.step(max_retries=20, backoff=Backoff(first_ms=100, cap_ms=500))
+async def patient(number: int) -> int:
+    """Its note may fail while Redis is away; that is an ordinary failed attempt."""
+    noted(str(number))
+    await asyncio.sleep(0.05)
+    return 1
+
+
+@wf.workflow
+async def steady(count: int) -> int:
+    """Half in a row, half in parallel."""
+    total = 0
+    for number in range(count // 2):
+        total += await patient(number)
+    return total + sum(await asyncio.gather(*(patient(number) for number in range(count // 2, count))))

@@ -129,7 +129,9 @@ class Workers:
             worker.end()
         if error is not None:  # pytest shows it with the failure
             for number, worker in enumerate(self.started):
-                print(f"--- log of worker {number}, pid {worker.pid}, exit {worker.returncode}:\n{worker.log()[-6000:]}")
+                print(
+                    f"--- log of worker {number}, pid {worker.pid}, exit {worker.returncode}:\n{worker.log()[-6000:]}"
+                )
 
     def start(
         self,
@@ -143,7 +145,13 @@ class Workers:
         **settings: Any,
     ) -> WorkerProcess:
         """Start one; ``kill`` is CHAOS_KILL of worker_main, ``settings`` are those of redisworld."""
-        options = {"lease_ms": lease_ms, "reclaim_every_ms": 200, "block_ms": 500, "partitions": 2, "timer_poll_ms": 500} | settings
+        options = {
+            "lease_ms": lease_ms,
+            "reclaim_every_ms": 200,
+            "block_ms": 500,
+            "partitions": 2,
+            "timer_poll_ms": 500,
+        } | settings
         command = [sys.executable, "-m", "tests.chaos.worker_main", app, self.url, json.dumps(options)]
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("REDISWORLD_", "CHAOS_"))}
         environ |= {"CHAOS_KILL": kill, "CHAOS_TRACE": str(trace or ""), "CHAOS_REDIS": self.url}

@@ -77,3 +77,27 @@ async def test_an_owner_that_comes_back_from_a_stop_can_neither_complete_nor_ack
     assert "run completed" not in old.log()
     assert " ERROR " not in old.log() + new.log()
     invariants.check(raw, chaos_app.wf)
+
+
+@pytest.mark.parametrize("workflow", ["taken_over", "queued_taken_over"])
+async def test_a_step_lost_to_a_worker_that_died_starts_again_although_its_first_owner_still_runs_the_old_body(
+    raw: redis.Redis, workers: Workers, connect: Connect, workflow: str
+) -> None:
+    """Stopped, lost to another, continued: the old body's result can only be refused, so nobody may wait for it."""
+    async with connect(lease_ms=500) as world:
+        options = {"lease_ms": 500, "max_deliveries": 6}
+        old = workers.start(**options)
+        run = await world.start(chaos_app.wf.workflows[workflow], "probe:never", "probe:new", run_id="lost")
+        await eventually(lambda: "t:1" in notes(raw, "lost"))
+        old.freeze()
+        new = workers.start(**options)
+        await eventually(lambda: "t:2" in notes(raw, "lost"), timeout=15)
+        old.thaw()
+        new.kill()
+        raw.set("probe:new", 1)
+        try:
+            assert await run.result(timeout=6) == "t:3"
+        finally:
+            raw.set("probe:never", 1)
+    await settled(raw)
+    invariants.check(raw, chaos_app.wf)

@@ -19,7 +19,7 @@ from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
 from consumers.workflows import Orchestrator
-from redisworld import Settings, World, Workflows, messages, scripts
+from redisworld import Settings, Workflows, World, messages, scripts
 from redisworld.events import Event, EventKind
 from redisworld.keys import GROUP
 from redisworld.messages import StepMessage, WorkflowMessage

@@ -84,9 +84,8 @@ async def test_a_fan_out_of_256_reads_no_run_on_its_start_path_and_fetches_it_on
 async def test_batched_claims_and_completions_cost_half_a_script_call_per_queued_step_at_most(
     redis_url: str, raw: redis.Redis, connect: Connect
 ) -> None:
-    async with connect(timer_poll_ms=500) as consumers:
-        async with working(consumers):
-            calls, total = await counted(redis_url, raw, consumers, BRANCHES, "wide")
+    async with connect(timer_poll_ms=500) as consumers, working(consumers):
+        calls, total = await counted(redis_url, raw, consumers, BRANCHES, "wide")
     names = Counter(calls())
     per_step = (names["claim_many"] + names["complete_many"]) / (BRANCHES - 1)
     print(f"claims and completions {per_step:.3f}, all EVALSHA {total / (BRANCHES - 1):.3f} per queued step")

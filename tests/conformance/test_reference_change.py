@@ -375,9 +375,7 @@ async def test_a_reroute_keeps_input_context_and_trace_and_starts_nothing(
                 [(due, moved)] = green.delayed()
                 assert due == 2_000_000_000_000 + delay_ms
                 assert raw.hvals(green.partition.delayed_body)[0].startswith(b"steps@blue ")
-                assert moved == msgspec.structs.replace(
-                    sent, deliveries=hop + 1, deployment_mismatch_retry_count=hop
-                )
+                assert moved == msgspec.structs.replace(sent, deliveries=hop + 1, deployment_mismatch_retry_count=hop)
                 raw.delete(green.partition.delayed, green.partition.delayed_body)
                 sent = moved
             assert claims(green) == []
@@ -671,4 +669,3 @@ async def test_integers_of_any_size_survive_every_position(raw: redis.Redis, con
         assert type(back) is type(value)
         assert text == f"value is {value}"
     invariants.check(raw, conf_app.wf)
-
