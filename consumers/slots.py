@@ -42,6 +42,10 @@ class Slots:
     def _count(self, by: int) -> None:
         self.held += by
         self._changed.set()
+        self.announce()
+
+    def announce(self) -> None:
+        """Tell observers how many are held, and of how many."""
         observe(Saturation(self.kind, self.held, self.limit))
 
     async def wait_free(self) -> None:

@@ -102,6 +102,8 @@ class Worker:
             Reclaimer(self._world, slots, self._accept),
             Retention(self._world),
         )
+        for kind in (self._step_slots, self._replay_slots):
+            kind.announce()
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases:
             async with anyio.create_task_group() as background:
