@@ -23,7 +23,7 @@ log = logging.getLogger("redisworld")
 
 class _Hold(msgspec.Struct):
     delivery: Delivery
-    started: bool = False
+    engaged: bool = False
     renew_until: float | None = None
     lost: bool = False
 
@@ -63,34 +63,47 @@ class LeaseKeeper:
     def hold(self, delivery: Delivery) -> bool:
         """Keep a delivery; False if this process keeps it already (its own reclaim found it)."""
         with self._lock:
-            key = _key(delivery)
-            if key in self._holds:
+            known = self._holds.get(_key(delivery))
+            if known is not None and not known.lost:
                 return False
-            self._holds[key] = _Hold(delivery)
+            # what was lost to another worker and came back is a new delivery, whatever its old body still does
+            self._holds[_key(delivery)] = _Hold(delivery)
             return True
+
+    def engage(self, delivery: Delivery) -> None:
+        """Work on it begins: from here on it is not given back, or an attempt would be charged that nobody made."""
+        with self._lock:
+            if hold := self._own(delivery):
+                hold.engaged = True
 
     def start(self, delivery: Delivery, timeout_ms: int | None) -> None:
         """Its body starts; renewal ends when the timeout is over, whatever the body does."""
         with self._lock:
-            if hold := self._holds.get(_key(delivery)):
-                hold.started = True
+            if hold := self._own(delivery):
+                hold.engaged = True
                 hold.renew_until = time.monotonic() + timeout_ms / 1000 if timeout_ms is not None else None
 
     def rest(self, delivery: Delivery) -> None:
         """Its body has ended; the delivery is kept for what follows."""
         with self._lock:
-            if hold := self._holds.get(_key(delivery)):
+            if hold := self._own(delivery):
                 hold.renew_until = None
 
     def release(self, delivery: Delivery) -> None:
         """The delivery is settled, or given up."""
         with self._lock:
-            self._holds.pop(_key(delivery), None)
+            if self._own(delivery):
+                del self._holds[_key(delivery)]
+
+    def _own(self, delivery: Delivery) -> _Hold | None:
+        """The hold of this very delivery, not of a later one of the same entry."""
+        hold = self._holds.get(_key(delivery))
+        return hold if hold is not None and hold.delivery.deliveries == delivery.deliveries else None
 
     def lost(self, delivery: Delivery) -> bool:
         """Whether the delivery is known to be somebody else's."""
         with self._lock:
-            hold = self._holds.get(_key(delivery))
+            hold = self._own(delivery)
             return hold is None or hold.lost
 
     def _run(self) -> None:
@@ -110,7 +123,7 @@ class LeaseKeeper:
         with self._lock:
             holds = [hold for hold in self._holds.values() if not hold.lost]
         for hold in holds:
-            if not hold.started and stalled > self._lease / 3:
+            if not hold.engaged and stalled > self._lease / 3:
                 renewal.give_back(hold.delivery)
                 self._mark_lost(hold)
         for partition in self._world.partitions:

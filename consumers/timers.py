@@ -6,6 +6,7 @@ exactly until then. Every worker does this; the script makes a repeat harmless.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -46,13 +47,15 @@ class Timers:
         for partition in self._world.partitions:
             if self._due[partition] > time.monotonic():
                 continue
+            self._due[partition] = math.inf  # a nudge that comes while we ask puts 0 here, and is newer than the answer
             wait_ms: int | None = 0
             while wait_ms == 0:
                 wait_ms, late = await self._world.promote(partition, _BATCH)
                 if late:
                     observe(TimersPromoted(tuple(late)))
             longest = self._world.settings.timer_poll_ms
-            self._due[partition] = time.monotonic() + min(longest if wait_ms is None else wait_ms, longest) / 1000
+            asleep = min(longest if wait_ms is None else wait_ms, longest) / 1000
+            self._due[partition] = min(self._due[partition], time.monotonic() + asleep)
 
     async def _listen(self, stopping: Callable[[], bool]) -> None:
         seen = dict.fromkeys(self._world.partitions, "0-0")

@@ -164,7 +164,9 @@ class Worker:
     async def _handle(self, delivery: Delivery, slots: Slots) -> None:
         try:
             async with slots.turn():
-                await self._process(delivery)
+                if not self._leases.lost(delivery):
+                    self._leases.engage(delivery)
+                    await self._process(delivery)
         except RedisUnavailable as error:
             log.warning("delivery left for its lease to end: entry=%s %s", delivery.entry_id, error)
         except MalformedMessage as error:

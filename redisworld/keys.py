@@ -13,7 +13,7 @@ and its queues together, on one Redis and on a Cluster alike.
 | {ns:p}:index:…, :expiring | zset          | never; members go with their run               |
 | {ns:p}:stats              | hash          | never; a fixed set of counters                 |
 | {ns:p}:nudge              | stream        | never; one entry, wakes the timer loops        |
-| {ns:p}:reclaim            | string        | some seconds: whose turn it is to sweep        |
+| {ns:p}:reclaim:<stream>   | string        | some seconds: whose turn it is to sweep        |
 | ns:meta                   | hash          | never                                          |
 """
 
@@ -100,10 +100,9 @@ class Partition(msgspec.Struct, frozen=True):
         """Pub/sub channel (no key): ids of runs as they end."""
         return f"{self.tag}ended"
 
-    @property
-    def reclaim_ticket(self) -> str:
-        """String: which consumer sweeps the pending lists of this partition."""
-        return f"{self.tag}reclaim"
+    def reclaim_ticket(self, stream: str) -> str:
+        """String: which consumer sweeps the pending list of a stream."""
+        return f"{self.tag}reclaim:{stream}"
 
     def short(self, stream: str) -> str:
         """The name of a stream within its partition, as scripts take it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from redisworld.errors import MalformedMessage
@@ -73,6 +75,9 @@ _fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _trace_carrier = msgspec.msgpack.Decoder(dict[str, str])
 _untyped = msgspec.msgpack.Decoder()
 _number = msgspec.msgpack.Decoder(int | float)
+_WORDS = ("message_id", "run_id", "workflow_name", "step_id", "step_name")
+_WORD = re.compile(r"[^\s\x00-\x1f|]+")
+"""Ids and names stand in log headers, step states and the delayed set, between spaces and bars."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -84,12 +89,16 @@ def encode(message: Message) -> bytes:
 def decode(data: bytes) -> Message:
     """The message in the stream field ``msg``. Raises MalformedMessage saying what is wrong with it."""
     try:
-        return _strict.decode(data)
+        message = _strict.decode(data)
     except _UNREADABLE as first:
         try:
-            return _strict.decode(_without_bad_diagnostics(data))
+            message = _strict.decode(_without_bad_diagnostics(data))
         except _UNREADABLE:
             raise MalformedMessage(f"not a message: {first}") from first
+    for name in _WORDS:
+        if (value := getattr(message, name, None)) is not None and not _WORD.fullmatch(value):
+            raise MalformedMessage(f"not a message: {name} {value!r:.80} is not one word")
+    return message
 
 
 def _without_bad_diagnostics(data: bytes) -> bytes:
@@ -121,12 +130,13 @@ def touched(data: bytes, *, refused_at: int) -> tuple[bytes, str, int]:
         fields = _untyped.decode(data)
     except _UNREADABLE as error:
         raise MalformedMessage(f"not a message: {error}") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get("message_id"), str):
+    message_id = fields.get("message_id") if isinstance(fields, dict) else None
+    if not isinstance(message_id, str) or not _WORD.fullmatch(message_id):
         raise MalformedMessage("not a message: no message_id")
     deliveries, first = fields.get("deliveries"), fields.get("first_refused_at")
     fields["deliveries"] = (deliveries if isinstance(deliveries, int) else 1) + 1
     fields["first_refused_at"] = first if isinstance(first, int) else refused_at
-    return _encoder.encode(fields), fields["message_id"], fields["first_refused_at"]
+    return _encoder.encode(fields), message_id, fields["first_refused_at"]
 
 
 def moved(message: StepMessage | WorkflowMessage, *, refused_at: int | None = None) -> Message:

@@ -8,8 +8,8 @@ from contextvars import Context
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from redisworld import failures
-from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError
+from redisworld import failures, values
+from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError, ReplayDivergence
 from redisworld.events import Event, EventKind
 from redisworld.metadata import WorkflowInfo, current_workflow
 from redisworld.replay.body import Body
@@ -138,7 +138,13 @@ class Instance:
         return CreateStep(call.id, asked.name, call.input, group, call.step.queue)
 
     def _take_step_created(self, event: Event) -> None:
-        self._body.ledger.step(event)
+        asked = self._body.ledger.step(event)
+        if asked.call.input != event.payload:
+            # Under one id and name, a result must not go to another call: a fan-out over a set looks like this.
+            raise ReplayDivergence(
+                f"the log has step_created {event.id} {event.detail!r} with arguments {_shown(event.payload)}, "
+                f"the code asked for it with {_shown(asked.call.input)}"
+            )
         self._body.ledger.recorded(event.id)
 
     def _take_step_result(self, event: Event) -> None:
@@ -213,6 +219,13 @@ class Instance:
             except InvalidInput as refused:
                 error = refused
         return Failed(failures.describe(error, code=USER_ERROR))
+
+
+def _shown(data: bytes) -> str:
+    try:
+        return f"{values.decode(data)!r:.200}"
+    except RedisworldError:
+        return f"{data!r:.200}"
 
 
 _PASSED_OVER: Final = frozenset(

@@ -13,12 +13,15 @@
 -- @arg code             failure code of the run, or '' to leave it open
 -- @arg payload          of run_failed
 -- @arg retention        ms a finished run stays
--- @returns buried id of the letter | stale
--- @include partition clock stats run delivery save finish
+-- @returns buried id of the letter | stale | broken why
+-- @include partition clock types stats run delivery save finish
 local now, consumer, stream, entry, kind, run_id, reason, detail, deliveries, code, payload, retention = unpack(ARGV)
 now = clock(now)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
+local foreign = foreign_key('stats', 'hash', 'dead', 'stream', 'expiring', 'zset', 'index:status:pending', 'zset',
+  'index:status:running', 'zset', 'index:status:failed', 'zset')
+if foreign then return foreign end
 local letter = {'kind', kind, 'reason', reason, 'detail', detail, 'deliveries', deliveries, 'stream', stream, 'entry', entry,
   'at', string.format('%.0f', now)}
 local original = redis.call('XRANGE', TAG .. stream, entry, entry)[1]

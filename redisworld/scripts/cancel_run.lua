@@ -6,8 +6,8 @@
 -- @arg mode             request | terminate
 -- @arg reason           payload
 -- @arg retention        ms a finished run stays
--- @returns requested | cancelled | conflict status | not_found | broken why
--- @include partition clock stats run msgpack messages wake finish
+-- @returns requested status | cancelled | conflict status | not_found | broken why
+-- @include partition clock types stats run msgpack messages wake finish
 local now, run_id, mode, reason, retention = unpack(ARGV)
 
 -- Under OOM Redis lets a script write on when its first write was an allowed one; a cancelled run frees memory.
@@ -19,6 +19,9 @@ if run.terminal then
   if mode == 'terminate' and run.status == 'cancelled' then return {'cancelled'} end
   return {'conflict', run.status}
 end
+local foreign = foreign_key('stats', 'hash', 'workflows' .. run.pin, 'stream', 'expiring', 'zset',
+  'index:status:' .. run.status, 'zset', 'index:status:cancelled', 'zset')
+if foreign then return foreign end
 if mode == 'terminate' then
   finish_run(run, 'cancelled', '', reason, tonumber(retention))
 elseif redis.call('HEXISTS', run.row, 'cancel_requested') == 0 then
@@ -27,4 +30,4 @@ elseif redis.call('HEXISTS', run.row, 'cancel_requested') == 0 then
 end
 save_run(run)
 save_stats()
-return {mode == 'terminate' and 'cancelled' or 'requested'}
+return {mode == 'terminate' and 'cancelled' or 'requested', run.status}

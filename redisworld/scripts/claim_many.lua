@@ -13,7 +13,7 @@ local now, consumer = clock(ARGV[1]), ARGV[2]
 local STRIDE = 12
 
 local function first_start(run, step)
-  if step.attempt == 1 then return run.at_text end
+  if step.started > run.stored then return run.at_text end -- in this call
   return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at_text
 end
 
@@ -26,23 +26,20 @@ local function started(run, step, known)
   return {'started', step.attempt, step.attempt - step.uncharged, first_start(run, step), run.at_text, input}
 end
 
--- The message the state names, but another entry of it: a duplicate, unless that entry is gone.
-local function other_entry_lives(step, stream, run_id)
-  local entries = redis.pcall('XRANGE', TAG .. stream, step.entry, step.entry)
-  if entries.err or #entries == 0 then return false end
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, step.entry, step.entry, 1)
+local function lives(name)
+  local entry, stream = string.match(name, '^([^/]+)/?(.*)$')
+  if not entry then return false end
+  local key = TAG .. (stream == '' and 'steps' or stream)
+  local pending = redis.pcall('XPENDING', key, GROUP, entry, entry, 1)
   if pending.err or #pending == 0 then return false end
-  local fields = entries[1][2]
-  for i = 1, #fields, 2 do
-    if fields[i] == 'run' then return fields[i + 1] == run_id end
-  end
-  return false
+  return #redis.call('XRANGE', key, entry, entry) > 0 -- one that was deleted can be claimed by nobody
 end
 
--- The step runs: whether somebody else may be running it. The caller holds its own delivery.
-local function held_elsewhere(step, message, stream, entry, run_id)
-  if entry == '' or (step.message == '' and step.id or step.message) ~= message then return true end
-  return step.entry ~= entry and other_entry_lives(step, stream, run_id)
+-- The step runs: whether somebody else may be running it. The caller holds its own delivery. Another entry of the
+-- message that the state names is a duplicate, unless the first one is gone.
+local function held_elsewhere(step, message, name)
+  if name == '' or (step.message == '' and step.id or step.message) ~= message then return true end
+  return step.entry ~= name and lives(step.entry)
 end
 
 local function exhaust(run, step, name, allowed, message, may_take)
@@ -70,7 +67,7 @@ local function claim(i)
   if run.broken then return {'broken', 'the row or log of this run has another type'} end
   if run.absent then return {'not_found'} end
   local step = open_step(run, step_id)
-  if step and not step.status then return {'broken', 'the state of this step cannot be read'} end
+  if step and unreadable(run, step) then return {'broken', 'the state of this step cannot be read'} end
 
   if step and step.terminal then
     local owned = redis.call('HGET', run.row, 'own:' .. message)
@@ -83,15 +80,16 @@ local function claim(i)
     settle_if_held(stream, entry, consumer)
     return {'gone', run.status}
   end
+  if not step and mode ~= 'ensure' then return {'missing'} end
+  if step and step.status == 'running' and step.token == token then return started(run, step, known) end
+  -- a caller without a delivery is a foreign producer; it starts what nobody has
+  if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
+  local name_of_entry = entry_name(stream, entry)
   if not step then
-    if mode ~= 'ensure' then return {'missing'} end
     step = new_step(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
     count('steps_created')
   end
-  if step.status == 'running' and step.token == token then return started(run, step, known) end
-  -- a caller without a delivery is a foreign producer; it starts what nobody has
-  if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
-  if step.status == 'running' and held_elsewhere(step, message, stream, entry, run_id) then
+  if step.status == 'running' and held_elsewhere(step, message, name_of_entry) then
     settle_if_held(stream, entry, consumer)
     return {'stale'}
   end
@@ -101,7 +99,7 @@ local function claim(i)
     return {'exhausted', outcome}
   end
   if step.retry_at > now then return {'too_early', string.format('%.0f', step.retry_at - now)} end
-  start_step(run, step, token, message, entry)
+  start_step(run, step, token, message, name_of_entry)
   return started(run, step, known)
 end
 

@@ -20,7 +20,7 @@
 --                       | wait id due | unwait id | seal group mode | assign step group | end kind code payload
 -- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what | not_found
 --          | broken why
--- @include partition clock stats run steps delivery save msgpack messages wake groups finish
+-- @include partition clock types stats run steps delivery save msgpack messages wake groups finish
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec = unpack(ARGV, 1, 12)
 local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
 
@@ -37,13 +37,20 @@ if run.terminal then
 end
 if run.replayed_to ~= tonumber(replayed_to) then
   if run.wake == message then return {'lost', '1'} end
-  settle_if_held(stream, entry, consumer)
+  if redis.call('HEXISTS', run.row, 'own:' .. message) == 0 then settle_if_held(stream, entry, consumer) end
   save_deliveries()
   return {'lost', '0'}
 end
 
 -- Look at everything before the first write.
-local items = {}
+local function readable(group)
+  return not grouped(group) or open_group(run, group)
+end
+
+local foreign = foreign_key('stats', 'hash', 'delayed', 'zset', 'nudge', 'stream', 'workflows' .. run.pin, 'stream',
+  'index:status:pending', 'zset', 'index:status:running', 'zset')
+if foreign then return foreign end
+local items, targets = {}, {}
 local at = 13
 while at <= #ARGV do
   local op = ARGV[at]
@@ -52,6 +59,12 @@ while at <= #ARGV do
   if op == 'step' or op == 'inline' then
     item.name, item.group, item.target = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
     item.message, item.input, item.token = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+    if not targets[item.target] then
+      targets[item.target] = true
+      foreign = foreign_key(item.target, 'stream')
+      if foreign then return foreign end
+    end
+    if op == 'inline' and last ~= '1' then return {'broken', 'an inline item belongs into the last chunk'} end
     local step = open_step(run, item.id)
     if step then
       local header = read_element(run, step.input)
@@ -63,6 +76,18 @@ while at <= #ARGV do
     end
   else
     item.a, item.b = ARGV[at + 2], ARGV[at + 3]
+    if op == 'seal' then
+      item.group = item.id
+    elseif op == 'assign' then
+      item.group = item.a
+    elseif op == 'end' then
+      foreign = foreign_key('expiring', 'zset', 'index:status:' .. string.sub(item.id, 5), 'zset')
+      if foreign then return foreign end
+    end
+  end
+  local step = (op == 'assign' or item.exists) and open_step(run, item.id)
+  if (item.group and not readable(item.group)) or (step and unreadable(run, step)) then
+    return {'broken', 'the state of step or join group ' .. item.id .. ' cannot be read'}
   end
   items[#items + 1] = item
   at = at + SIZES[op]
@@ -136,10 +161,19 @@ local function finish_call(word, inlined)
   return {word, tostring(inlined), run.at_text}
 end
 
-if last ~= '1' then
-  -- a step that was to run inline waits for the last chunk; a caller never sends it earlier
-  return finish_call('chunk', 0)
+if last == '1' and not ending then
+  for _, item in ipairs(sealed) do
+    local group = open_group(run, item.id)
+    group.sealed, group.mode = 1, item.a
+    tells = group_tells(group) or tells
+    save_group(run, group)
+  end
 end
+if tells then
+  run.woken_at = run.length
+  set_field(run, 'woken_at', run.length)
+end
+if last ~= '1' then return finish_call('chunk', 0) end
 
 set_field(run, 'replayed_to', consumed)
 if ending then
@@ -154,17 +188,6 @@ if ending then
   finish_run(run, string.sub(ending.id, 5), ending.a, payload, tonumber(retention))
   settle_if_held(stream, entry, consumer)
   return finish_call('ended', 0)
-end
-
-for _, item in ipairs(sealed) do
-  local group = open_group(run, item.id)
-  group.sealed, group.mode = 1, item.a
-  tells = group_tells(group) or tells
-  save_group(run, group)
-end
-if tells then
-  run.woken_at = run.length
-  set_field(run, 'woken_at', run.length)
 end
 
 local again = run.woken_at > tonumber(consumed)
@@ -184,7 +207,7 @@ if again then
 end
 set_field(run, 'wake', '')
 if inline then
-  start_step(run, open_step(run, inline.id), inline.token, message, entry)
+  start_step(run, open_step(run, inline.id), inline.token, message, entry_name(stream, entry))
   set_field(run, 'own:' .. message, inline.id)
   return finish_call('committed', 1)
 end

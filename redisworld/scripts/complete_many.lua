@@ -9,7 +9,7 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock stats run steps delivery save msgpack messages wake groups
+-- @include partition clock types stats run steps delivery save msgpack messages wake groups
 local now, consumer = clock(ARGV[1]), ARGV[2]
 local STRIDE, SPEC = 14, 1
 
@@ -44,7 +44,8 @@ end
 
 local function repeated(run, message, stream, entry)
   if not run.terminal and run.wake == message then return 'responsible' end
-  settle_if_held(stream, entry, consumer)
+  -- a forgotten attempt of this worker must not take away the message that owns an inline step now
+  if redis.call('HEXISTS', run.row, 'own:' .. message) == 0 then settle_if_held(stream, entry, consumer) end
   return 'settled'
 end
 
@@ -59,7 +60,7 @@ local function complete(i)
   end
   local step = open_step(run, step_id)
   if not step then return {run.terminal and 'gone' or 'missing', run.status} end
-  if not step.status then return {'broken', 'the state of this step cannot be read'} end
+  if unreadable(run, step) then return {'broken', 'the state of this step or its join group cannot be read'} end
 
   if step.terminal then
     local word = step.token == token and step.status or 'skipped'
@@ -82,6 +83,10 @@ local function complete(i)
     return {'gone', run.status}
   end
 
+  if outcome == 'retrying' then
+    local foreign = foreign_key(ARGV[i + 11], 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
+    if foreign then return foreign end
+  end
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
   if outcome == 'retrying' then
     local answer = retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])

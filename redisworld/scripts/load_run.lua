@@ -12,13 +12,15 @@
 -- @arg count            elements to return at most
 -- @arg bytes            bytes to return at most; one element always comes
 -- @returns loaded fields length owned elements | settled | gone status | not_found | broken
--- @include partition clock stats run delivery save finish
+-- @include partition clock types stats run delivery save finish
 local now, consumer, run_id, message, stream, entry, from, limit, bytes = unpack(ARGV)
 
 local run = open_run(run_id, clock(now))
 if run.broken then return {'broken', 'the row or log of this run has another type'} end
 if run.absent then return {'not_found'} end
 
+local foreign = foreign_key('stats', 'hash', 'index:status:pending', 'zset', 'index:status:running', 'zset')
+if foreign then return foreign end
 local owned = redis.call('HGET', run.row, 'own:' .. message) or ''
 if run.terminal then
   settle_if_held(stream, entry, consumer)
@@ -31,6 +33,7 @@ if run.wake ~= message and owned == '' then
     save_deliveries()
     return {'settled'}
   end
+  if not holds(stream, entry, consumer) then return {'settled'} end
   set_field(run, 'wake', message)
 end
 if run.status == 'pending' then

@@ -17,23 +17,37 @@
 -- @arg target           stream it goes to, without the tag
 -- @arg delay            ms; 0 publishes at once
 -- @arg body             the message
--- @returns moved | stale
--- @include partition clock stats delivery messages
+-- @returns moved | stale | broken why
+-- @include partition clock types stats run steps delivery save messages
 local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, old, id, target, wait_ms, body = unpack(ARGV)
 now, wait_ms = clock(now), tonumber(wait_ms)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
+local foreign = foreign_key('stats', 'hash', target, 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream',
+  'run:' .. run_id, 'hash')
+if foreign then return foreign end
 settle(stream, entry)
-save_deliveries()
+save_deliveries() -- first: Redis allows it under OOM
 local message = {kind = kind, run = run_id, step = step_id, name = name, spec = spec, reason = reason, body = body}
 if wait_ms > 0 then
   delay(now + wait_ms, id, target, message)
 else
   publish(target, message, now)
 end
-if old ~= id and redis.call('HGET', row_key(run_id), 'wake') == old then
-  redis.call('HSET', row_key(run_id), 'wake', id)
+if old ~= id then
+  local run = open_run(run_id, now)
+  if not run.broken and not run.absent then
+    if run.wake == old then set_field(run, 'wake', id) end
+    local owned = redis.call('HGET', run.row, 'own:' .. old)
+    local step = owned and open_step(run, owned)
+    if step and step.status then
+      step.message = id
+      save_step(run, step)
+      set_field(run, 'own:' .. old, false)
+      set_field(run, 'own:' .. id, owned)
+    end
+  end
 end
 count('messages_moved')
-save_stats()
+save_all()
 return {'moved'}

@@ -4,8 +4,8 @@
 -- @derived delayed, its bodies, runs, logs, step and workflow streams
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            members to promote at most
--- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was
--- @include partition clock stats run msgpack messages wake
+-- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was | broken why
+-- @include partition clock types stats run msgpack messages wake
 local now, limit = clock(ARGV[1]), tonumber(ARGV[2])
 local answer = {'promoted', ''}
 
@@ -20,6 +20,15 @@ local function complete_wait(run_id, wait_id)
   observe(run, 'timer', '', false)
 end
 
+-- What cannot be read is not dropped: it goes where people look.
+local function bury_delayed(member, body)
+  redis.call('XADD', TAG .. 'dead', '*', 'kind', 'unknown', 'reason', 'undecodable', 'detail', 'delayed member: ' .. member,
+    'deliveries', 0, 'stream', 'delayed', 'entry', '0-0', 'at', string.format('%.0f', now), 'original:msg', body)
+  count('buried')
+end
+
+local foreign = foreign_key('stats', 'hash', 'dead', 'stream')
+if foreign then return foreign end
 local due = redis.call('ZRANGE', TAG .. 'delayed', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
 local members = {}
 for i = 1, #due, 2 do
@@ -28,9 +37,9 @@ for i = 1, #due, 2 do
   local kind, run_id, id = string.match(member, '^(%S+) (%S+) (%S+)$')
   if kind == 'wait' then
     complete_wait(run_id, id)
-  elseif kind then
+  else
     local body = redis.call('HGET', TAG .. 'delayed:body', member)
-    if body then publish_delayed(kind, run_id, body, now) end
+    if body and not publish_delayed(kind, run_id, body, now) then bury_delayed(member, body) end
   end
   answer[#answer + 1] = string.format('%.0f', now - tonumber(due[i + 1]))
 end

@@ -1,5 +1,5 @@
 -- reclaim_stale: takes over deliveries whose lease ran out, from where the last call stopped.
--- One consumer per partition holds the ticket and sweeps; the others are told busy.
+-- One consumer holds the stream's ticket and sweeps; the others are told busy.
 -- @key stats            hash: counters of the partition
 -- @derived the stream, the reclaim ticket
 -- @arg consumer
@@ -8,13 +8,16 @@
 -- @arg cursor           where to go on, '0-0' at first
 -- @arg count            entries to take at most
 -- @arg ticket           ms the ticket is held
--- @returns reclaimed cursor, then per entry: entry deliveries fields | busy | no_group
--- @include partition stats delivery
+-- @returns reclaimed cursor, then per entry: entry deliveries fields | busy | no_group | broken why
+-- @include partition types stats delivery
 local consumer, stream, lease, cursor, limit, ticket = unpack(ARGV)
 
-local holder = redis.call('GET', TAG .. 'reclaim')
+local foreign = foreign_key('stats', 'hash')
+if foreign then return foreign end
+local holder_key = TAG .. 'reclaim:' .. stream
+local holder = redis.call('GET', holder_key)
 if holder and holder ~= consumer then return {'busy'} end
-redis.call('SET', TAG .. 'reclaim', consumer, 'PX', ticket)
+redis.call('SET', holder_key, consumer, 'PX', ticket)
 
 local claimed = redis.pcall('XAUTOCLAIM', TAG .. stream, GROUP, consumer, lease, cursor, 'COUNT', limit)
 if claimed.err then

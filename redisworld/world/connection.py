@@ -23,10 +23,14 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterError,
     InvalidResponse,
+    MasterDownError,
+    NoPermissionError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+    TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -39,22 +43,29 @@ from redisworld.settings import Settings
 EMBEDDED_URL = "redisworld://embedded"
 """Redis inside this process (fakeredis): for trying out and for tests. Nothing survives the process."""
 
-_REFUSALS = (
-    "OOM",
+_REFUSED = (
+    OutOfMemoryError,
+    ReadOnlyError,
+    BusyLoadingError,
+    MasterDownError,
+    ClusterError,
+    TryAgainError,
+    NoPermissionError,
+    AuthenticationError,
+    InvalidResponse,  # not Redis at all, or a reply cut short
+)
+_REFUSED_PREFIXES = (
     "MISCONF",
     "NOREPLICAS",
-    "READONLY",
-    "LOADING",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "NOPERM",
+    "UNBLOCKED",
+    "BUSY ",
     "NOAUTH",
     "WRONGPASS",
-    "UNBLOCKED",
-    "BUSY",
+    "CLUSTERDOWN",
+    "OOM ",
+    "LOADING",
 )
-"""Error replies by which a healthy connection says "not now"; none of them is an answer of a script."""
+"""Error replies by which a connection says "not now"; redis-py has classes, without the prefix, for most of them."""
 
 _COMMANDS_AT_ONCE = 32
 """Connections of one process for commands. Batches keep it far below; more only queue up inside Redis."""
@@ -83,8 +94,7 @@ def error_word(error: BaseException) -> str:
         return "readonly"
     if isinstance(error, (RedisConnectionError, OSError, AttributeError)):
         return "connection"
-    text = str(error)
-    if text.startswith("OOM") or "OOM command" in text:
+    if isinstance(error, OutOfMemoryError):
         return "oom"
     return "refused" if is_transient(error) else "reply"
 
@@ -99,11 +109,11 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, AttributeError):  # redis-py 8 on a connection that died while it wrote
         return "writelines" in str(error) or "NoneType" in str(error)
-    if isinstance(error, InvalidResponse):  # not Redis at all, or a reply cut short
+    if isinstance(error, _REFUSED):
         return True
     if isinstance(error, ResponseError):
         text = str(error)
-        return text.startswith(_REFUSALS) or "OOM command not allowed" in text
+        return text.startswith(_REFUSED_PREFIXES)
     return False
 
 

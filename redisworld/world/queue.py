@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -34,15 +35,19 @@ def fields_of(pairs: Any) -> dict[str, bytes]:
 class Queue:
     """Reads the streams of all partitions through the one consumer group."""
 
-    def __init__(self, connection: Connection, consumer: str) -> None:
+    def __init__(self, connection: Connection, consumer: str, restore: Callable[[], Awaitable[None]]) -> None:
         self._connection = connection
         self._consumer = consumer
+        self._restore = restore
 
     async def ensure_groups(self, streams: list[Stream], *, lost: bool = False) -> None:
         """Create the group at 0 on every stream that has none, the stream included.
 
-        At 0, never at ``$``: what was dispatched before the first worker came must run.
+        At 0, never at ``$``: what was dispatched before the first worker came must run. Where a group was ``lost``,
+        all of Redis may be: the namespace's meta hash is put back too.
         """
+        if lost:
+            await self._restore()
         for stream in streams:
             key = key_of(stream)
 

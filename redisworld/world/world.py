@@ -34,6 +34,9 @@ from redisworld.world.endings import Endings
 from redisworld.world.handle import Run
 from redisworld.world.queue import Queue, Stream, fields_of
 
+_START_PATIENCE_MS = 1_000
+"""A caller of start() waits for an answer; it may repeat the start as it sees fit."""
+
 START_MESSAGE = "start"
 """Message id of a run's first message."""
 
@@ -93,7 +96,7 @@ class World:
         suffix = secrets.token_hex(4)
         self.consumer = f"{socket.gethostname()[:40]}:{os.getpid()}:{suffix}"
         """Unique per process and World: the name of this consumer in every group."""
-        self.queue = Queue(connection, self.consumer)
+        self.queue = Queue(connection, self.consumer, self._restore_namespace)
         self._token_prefix = suffix
         self._token_numbers = itertools.count(1)
         self._claims: Batcher[ClaimItem, Claim] = Batcher(tasks, self._claim_many, lambda item: len(item.input or b""))
@@ -118,7 +121,7 @@ class World:
         settings.check()
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings))
-            partitions = await _open_namespace(connection)
+            partitions = await _open_namespace(connection, settings.partitions)
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
                 try:
@@ -128,6 +131,10 @@ class World:
                 tasks.cancel_scope.cancel()
             if failure is not None:
                 raise failure
+
+    async def _restore_namespace(self) -> None:
+        """Write the meta hash again after Redis lost it. Raises NamespaceMismatch if somebody else was faster."""
+        await _open_namespace(self.connection, len(self.partitions))
 
     def partition(self, run_id: str) -> Partition:
         """The partition that a run belongs to."""
@@ -191,7 +198,7 @@ class World:
             root,
             msgspec.msgpack.encode(created),
             messages.encode(first),
-            patience_ms=s.redis_timeout_ms,
+            patience_ms=_START_PATIENCE_MS,
         )
         word = _word(reply)
         if word == "conflict":
@@ -221,7 +228,7 @@ class World:
             raise RunNotFound(run_id)
         if word == "conflict":
             return Status(reply[1].decode())
-        return Status.CANCELLED if terminate else Status.RUNNING
+        return Status.CANCELLED if terminate else Status(reply[1].decode())
 
     async def row(self, run_id: str) -> RunRow:
         """The fixed fields of the run row. Raises RunNotFound."""
@@ -375,7 +382,9 @@ class World:
     async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
         args = [arg for item in items for arg in item.args()]
         replies = await self._script("complete_many", partition, self.clock(), self.consumer, *args)
-        return [Recorded(_word(reply), reply[1].decode() if len(reply) > 1 and reply[1] else "") for reply in replies]
+        return [
+            Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "") for reply in replies
+        ]
 
     # -- deliveries
 
@@ -436,6 +445,7 @@ class World:
     async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
         """Make due timers happen: ms until the next one (None: there is none), and how late each was."""
         reply = await self._script("promote_due", partition, self.clock(), limit)
+        _word(reply)
         return (int(reply[1]) if reply[1] else None), [int(late) for late in reply[2:]]
 
     async def reap(self, partition: Partition, limit: int) -> int:
@@ -471,10 +481,10 @@ def _claim(reply: Sequence[Any]) -> Claim:
     return Claim(outcome=word, detail=detail, step_id=reply[2].decode() if len(reply) > 2 else "")
 
 
-async def _open_namespace(connection: Connection) -> int:
+async def _open_namespace(connection: Connection, required: int | None) -> int:
     """The partition count of the namespace; the first who comes fixes it. Raises NamespaceMismatch."""
     settings, commands = connection.settings, connection.commands
-    wanted = settings.partitions or (1 if connection.embedded else 4)
+    wanted = required or (1 if connection.embedded else 4)
     key = meta(settings.namespace)
 
     async def call() -> Any:
@@ -488,9 +498,9 @@ async def _open_namespace(connection: Connection) -> int:
         int(value) for value in await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
     )
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
-    if settings.partitions is not None and settings.partitions != partitions:
+    if required is not None and required != partitions:
         raise NamespaceMismatch(
-            f"{where} has {partitions} partitions, but this process is set to {settings.partitions}: "
+            f"{where} has {partitions} partitions, but this process is set to {required}: "
             f"set REDISWORLD_PARTITIONS={partitions} or leave it out"
         )
     if version > DATA_VERSION:

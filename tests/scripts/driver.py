@@ -200,7 +200,14 @@ class Consumer:
 
     async def publish(self, step_id: str, *, run: str = RUN, stream: str = "steps") -> Delivery:
         """A step message that no commit wrote, delivered to this consumer."""
-        fields = {"kind": "step", "spec": 1, "run": run, "step": step_id, "name": "work", "msg": message(step_id, run=run)}
+        fields = {
+            "kind": "step",
+            "spec": 1,
+            "run": run,
+            "step": step_id,
+            "name": "work",
+            "msg": message(step_id, run=run),
+        }
         await self.redis.xadd(self.partition.tag + stream, fields)
         return (await self.read(stream))[-1]
 
@@ -208,9 +215,7 @@ class Consumer:
         """Hand a delivery back with the bytes it has, to its own stream or another."""
         old = message_id(delivery)
         again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=new_id or old)
-        return await self.world.move(
-            delivery, again, old_id=old, target=target or delivery.stream, delay_ms=delay_ms
-        )
+        return await self.world.move(delivery, again, old_id=old, target=target or delivery.stream, delay_ms=delay_ms)
 
     async def duplicate(self, delivery: Delivery, stream: str | None = None) -> Delivery:
         """A second entry of the same message, delivered to this consumer."""

@@ -193,7 +193,6 @@ async def test_a_cancel_request_is_one_event_that_the_body_is_woken_for(a: Consu
     assert (await a.row()).status == "running"
 
 
-@pytest.mark.xfail(strict=True, reason="World.cancel answers running for a run that is still pending")
 async def test_a_cancel_request_to_a_pending_run_answers_pending(a: Consumer) -> None:
     await a.start()
 
@@ -310,7 +309,6 @@ async def test_a_claim_with_the_input_creates_the_missing_step_and_starts_it(a: 
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="claim_many appends step_created before it looks who holds the delivery")
 async def test_a_claim_with_the_input_but_without_the_delivery_creates_nothing(a: Consumer, b: Consumer) -> None:
     attempt = await put_step(a, "missing")
     await b.take(attempt.delivery)
@@ -500,7 +498,13 @@ async def test_an_outcome_of_an_inline_step_in_flight_is_recorded_after_the_end(
     await a.commit(turn, inline("s1", token))
     await put(a, "cancelled")
     item = Completion(
-        run_id=RUN, step_id="s1", token=token, outcome="completed", message_id="start", delivery=turn.delivery, payload=b""
+        run_id=RUN,
+        step_id="s1",
+        token=token,
+        outcome="completed",
+        message_id="start",
+        delivery=turn.delivery,
+        payload=b"",
     )
 
     assert (await a.world.complete(item)).outcome == "completed"

@@ -83,7 +83,16 @@ async def test_the_keys_of_a_run_are_those_that_keys_py_names(a: Consumer) -> No
     p = a.partition
     assert found == {
         "rw:test:meta",
-        *(p.steps(), p.steps("gpu"), p.workflows(), p.delayed, p.delayed_body, p.dead, p.nudge, p.reclaim_ticket),
+        *(
+            p.steps(),
+            p.steps("gpu"),
+            p.workflows(),
+            p.delayed,
+            p.delayed_body,
+            p.dead,
+            p.nudge,
+            p.reclaim_ticket("steps"),
+        ),
         *(p.run(RUN), p.log(RUN), p.stats, p.expiring, p.index("created"), p.index("status:completed")),
     }
     assert {key for key in found if not key.startswith("rw:{test:0}:")} == {"rw:test:meta"}
@@ -100,4 +109,7 @@ async def test_the_tag_in_lua_is_the_tag_in_python_whatever_the_partition(both: 
             await world.create_run(f"run-{number}", "wf", b"\x90")
             partition = world.partition(f"run-{number}")
 
-            assert await world.connection.commands.exists(partition.run(f"run-{number}"), partition.log(f"run-{number}")) == 2
+            assert (
+                await world.connection.commands.exists(partition.run(f"run-{number}"), partition.log(f"run-{number}"))
+                == 2
+            )

@@ -42,7 +42,7 @@ async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consume
     await a.world.settle(deliveries["s1"])
     turn = await a.load((await a.read("workflows"))[0])
     assert (await a.complete(second)).outcome == "completed"
-    assert (await a.commit(turn, end())).outcome == "again"
+    assert (await a.commit(turn)).outcome == "again"
     assert (await a.commit(await a.load(turn.delivery), end())).outcome == "ended"
     await a.world.remove_consumer((a.partition, "steps"), a.world.consumer)
     await a.world.reap(a.partition, 1)

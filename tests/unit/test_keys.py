@@ -54,7 +54,7 @@ def every_key(partition: Partition, run_id: str) -> list[str]:
         partition.expiring,
         partition.stats,
         partition.nudge,
-        partition.reclaim_ticket,
+        partition.reclaim_ticket("steps"),
     ]
 
 

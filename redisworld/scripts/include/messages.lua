@@ -37,7 +37,7 @@ end
 
 local function publish_delayed(kind, run_id, body, at)
   local target, step, name, spec, reason, message = string.match(body, '^(%S+) (%S+) (%S+) (%S+) (%S+)\n(.*)$')
-  if not target then return false end
+  if not target or not run_id then return false end
   local function text(word) return word == '-' and '' or word end
   publish(target, {kind = kind, run = run_id, step = text(step), name = text(name), spec = text(spec),
     reason = text(reason), body = message}, at)

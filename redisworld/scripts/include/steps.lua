@@ -30,6 +30,12 @@ local function save_step(run, step)
     .. step.retry_at .. '|' .. step.started)
 end
 
+-- An entry id is unique in its stream only; 'steps' is left out, since most are there.
+local function entry_name(stream, entry)
+  if stream == 'steps' or entry == '' then return entry end
+  return entry .. '/' .. stream
+end
+
 -- The step starts: the caller has checked that it may.
 local function start_step(run, step, token, message, entry)
   step.status = 'running'
