@@ -122,7 +122,7 @@ class StepConsumer:
                 run_id=message.run_id,
                 reason="deployment_mismatch",
                 code="DEPLOYMENT_MISMATCH",
-                detail=f"run belongs to deployment {context.deployment_id!r}; deployment {settings.deployment!r} met it "
+                detail=f"the run belongs to deployment {context.deployment_id!r}; {settings.deployment!r} met its step "
                 f"again after {hops} re-routes",
             )
             return False

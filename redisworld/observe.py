@@ -95,7 +95,10 @@ class MessageRead(msgspec.Struct, frozen=True):
 
 
 class MessageMoved(msgspec.Struct, frozen=True):
-    """A message went back. ``reason``: too_early, missing, unknown_name, not_found, newer_spec, reroute, drain, divergence."""
+    """A message went back.
+
+    ``reason``: too_early, missing, not_found, unknown_name, newer_spec, reroute, drain or divergence.
+    """
 
     kind: str
     reason: str

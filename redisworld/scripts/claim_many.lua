@@ -13,7 +13,7 @@ local now, consumer = clock(ARGV[1]), ARGV[2]
 local STRIDE = 12
 
 local function first_start(run, step)
-  if step.started > run.stored then return run.at_text end -- in this call
+  if step.started_now then return run.at_text end
   return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at_text
 end
 
@@ -23,7 +23,7 @@ local function started(run, step, known)
     local _, payload = read_element(run, step.input)
     input = payload
   end
-  return {'started', step.attempt, step.attempt - step.uncharged, first_start(run, step), run.at_text, input}
+  return {'started', step.attempt, charged(step), first_start(run, step), run.at_text, input}
 end
 
 local function lives(name)
@@ -44,7 +44,7 @@ end
 
 local function exhaust(run, step, name, allowed, message, may_take)
   local _, last = '', ''
-  if step.error > 0 then _, last = read_element(run, step.error) end
+  if step.error ~= '0' then _, last = read_element(run, step.error) end
   local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'),
     pack_text('step ' .. name .. ' has used up its ' .. allowed .. ' attempts without reporting an outcome')}
   if last ~= '' then
@@ -52,7 +52,7 @@ local function exhaust(run, step, name, allowed, message, may_take)
     error[#error + 1] = last
   end
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
-  step.status, step.terminal, step.message, step.entry, step.retry_at = 'failed', true, '', '', 0
+  step.status, step.terminal, step.message, step.entry, step.retry_at = 'failed', true, '', '', '0'
   append(run, 'step_failed', step.id, step.attempt, '', pack_map(error))
   count('steps_failed')
   save_step(run, step)
@@ -93,12 +93,13 @@ local function claim(i)
     settle_if_held(stream, entry, consumer)
     return {'stale'}
   end
-  if step.attempt - step.uncharged >= allowed then
+  if charged(step) >= allowed then
     local outcome = exhaust(run, step, name, allowed, message, may_replay and holds(stream, entry, consumer))
     if outcome ~= 'responsible' then settle_if_held(stream, entry, consumer) end
     return {'exhausted', outcome}
   end
-  if step.retry_at > now then return {'too_early', string.format('%.0f', step.retry_at - now)} end
+  local wait_ms = step.retry_at == '0' and 0 or tonumber(step.retry_at) - now
+  if wait_ms > 0 then return {'too_early', string.format('%.0f', wait_ms)} end
   start_step(run, step, token, message, name_of_entry)
   return started(run, step, known)
 end

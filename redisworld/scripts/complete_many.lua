@@ -17,25 +17,25 @@ local STRIDE, SPEC = 14, 1
 redis.call('HDEL', TAG .. 'stats', '')
 
 local function retry(run, step, cause, payload, wait_ms, target, name, body)
-  local charged = cause ~= 'drain'
+  local drained = cause == 'drain'
   local number = append(run, 'step_retrying', step.id, step.attempt, cause, payload)
-  if charged then step.error = number else step.uncharged = step.uncharged + 1 end
+  if drained then step.uncharged = tonumber(step.uncharged) + 1 else step.error = number end
   step.status, step.message, step.entry = 'pending', '', '' -- the token stays: a lost reply is asked again
   local message = {kind = 'step', run = run.id, step = step.id, name = name, spec = SPEC, reason = '', body = body}
   if wait_ms > 0 then
-    step.retry_at = now + wait_ms
-    delay(step.retry_at, step.id, target, message)
+    step.retry_at = string.format('%.0f', now + wait_ms)
+    delay(now + wait_ms, step.id, target, message)
   else
     publish(target, message, now)
   end
-  count(charged and 'steps_retried' or 'steps_handed_back')
+  count(drained and 'steps_handed_back' or 'steps_retried')
   save_step(run, step)
-  return {'retrying', string.format('%.0f', step.retry_at)}
+  return {'retrying', step.retry_at}
 end
 
 local function finish(run, step, outcome, payload, message, stream, entry, may_replay)
   append(run, 'step_' .. outcome, step.id, step.attempt, '', payload)
-  step.status, step.terminal, step.entry, step.message, step.retry_at = outcome, true, '', '', 0
+  step.status, step.terminal, step.entry, step.message, step.retry_at = outcome, true, '', '', '0'
   count('steps_' .. outcome)
   save_step(run, step)
   if run.terminal or not step_tells(run, step, outcome == 'failed') then return 'settled' end
@@ -73,7 +73,7 @@ local function complete(i)
     end
     if step.token == token and outcome == 'retrying' then
       settle_if_held(stream, entry, consumer)
-      return {'retrying', string.format('%.0f', step.retry_at)}
+      return {'retrying', step.retry_at}
     end
     return {'invalid'}
   end

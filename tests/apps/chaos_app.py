@@ -8,7 +8,8 @@ import time
 
 import redis
 
-from redisworld import Backoff, RetryableError, Workflows, get_step_metadata, sleep
+from redisworld import Backoff, RetryableError, StepError, Workflows, get_step_metadata, sleep
+from redisworld.replay.calls import StepCall
 
 wf = Workflows()
 _client: redis.Redis | None = None
@@ -16,7 +17,7 @@ _client: redis.Redis | None = None
 
 def client() -> redis.Redis:
     """A client that the library knows nothing of."""
-    global _client
+    global _client  # noqa: PLW0603 one client per process, made when the first body runs
     if _client is None:
         _client = redis.Redis.from_url(os.environ["CHAOS_REDIS"])
     return _client
@@ -45,7 +46,7 @@ async def slow(what: str, seconds: float) -> str:
 async def block(what: str, seconds: float) -> str:
     """Keeps the event loop from moving."""
     noted(what)
-    time.sleep(seconds)
+    time.sleep(seconds)  # noqa: ASYNC251 that is what this step is for
     return what
 
 
@@ -72,7 +73,7 @@ async def fails_late(what: str, retry_after: str) -> str:
 async def gated(what: str, gate: str) -> str:
     """Notes, then waits for the key ``gate``."""
     noted(what)
-    while not client().exists(gate):
+    while not client().exists(gate):  # noqa: ASYNC110 the gate is in Redis
         await asyncio.sleep(0.01)
     return what
 
@@ -82,7 +83,7 @@ async def attempt_gated(what: str, first: str, later: str) -> str:
     """Attempt 1 waits for the key ``first``, all others for ``later``; tells which attempt returned."""
     attempt = get_step_metadata().attempt
     noted(f"{what}:{attempt}")
-    while not client().exists(first if attempt == 1 else later):
+    while not client().exists(first if attempt == 1 else later):  # noqa: ASYNC110 the gate is in Redis
         await asyncio.sleep(0.01)
     return f"{what}:{attempt}"
 
@@ -211,3 +212,96 @@ async def steady(count: int) -> int:
     for number in range(count // 2):
         total += await patient(number)
     return total + sum(await asyncio.gather(*(patient(number) for number in range(count // 2, count))))
+
+
+@wf.workflow
+async def nothing() -> None:
+    """No step, no wait."""
+
+
+@wf.step(max_retries=0)
+async def once(what: str) -> str:
+    """Has no retry to spend on somebody else's trouble."""
+    noted(what)
+    return what
+
+
+@wf.workflow
+async def blocked_neighbours(seconds: float) -> list[str]:
+    """One body keeps the loop from moving while its neighbours have been claimed and not begun."""
+    return list(await asyncio.gather(block("block", seconds), *(once(f"n{i}") for i in range(3))))
+
+
+@wf.workflow
+async def mixed() -> list[str]:
+    """A retry, a sleep, a race, a group that fails fast, and two chains that do not wait for each other."""
+    out = [await fails_once("r")]
+    await sleep(0.1)
+
+    async def chain(name: str) -> str:
+        return await note(f"{name}1") + await note(f"{name}2")
+
+    out += await asyncio.gather(chain("p"), chain("q"))
+    done, rest = await asyncio.wait(
+        [asyncio.ensure_future(slow("w1", 0.05)), asyncio.ensure_future(slow("w2", 0.2))],
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    out.append(str(len(done) + len(rest)))
+    for task in rest:
+        out.append(str(len(await task)))
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_awaited(note("g")))
+            group.create_task(_awaited(never_works("x")))
+    except* StepError as errors:
+        out.append(str(len(errors.exceptions)))
+    except* ValueError as errors:
+        out.append(str(len(errors.exceptions)))
+    return [*out, await note("end")]
+
+
+async def _awaited(call: StepCall[str]) -> str:
+    return await call
+
+
+@wf.step(max_retries=0)
+async def never_works(what: str) -> str:
+    noted(what)
+    raise ValueError(what)
+
+
+@wf.step(max_retries=5)
+async def slow_then_fails(seconds: float) -> None:
+    noted("f")
+    await asyncio.sleep(seconds)
+    raise ValueError("too late to be retried")
+
+
+@wf.workflow
+async def one_slow_failure(seconds: float) -> None:
+    await slow_then_fails(seconds)
+
+
+@wf.workflow
+async def over_a_set(gate: str) -> list[str]:
+    """The order of a set of texts differs from process to process, unless their hash seeds are equal."""
+    names = {"ann", "bob", "cas", "dee", "eve"}
+    asked = list(names)
+    given = await asyncio.gather(*(note(name) for name in asked))
+    await gated("gate", gate)
+    return [f"{name}={value}" for name, value in zip(asked, given, strict=True)]
+
+
+@wf.step(max_retries=0)
+def in_a_thread(what: str, seconds: float) -> str:
+    """Cannot be cancelled at its first attempt; quick at all others."""
+    attempt = get_step_metadata().attempt
+    noted(f"{what}:{attempt}")
+    if attempt == 1:
+        time.sleep(seconds)
+    return f"{what}:{attempt}"
+
+
+@wf.workflow
+async def one_in_a_thread(seconds: float) -> str:
+    return await in_a_thread("t", seconds)

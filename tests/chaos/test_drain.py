@@ -73,7 +73,6 @@ async def test_a_draining_worker_starts_nothing_new(raw: redis.Redis, workers: W
     invariants.check(raw, chaos_app.wf)
 
 
-@pytest.mark.xfail(reason="Timers.run does not look at `stopping` while it waits for a nudge", strict=True)
 async def test_an_idle_worker_with_the_default_settings_ends_within_its_block_time_after_sigterm(
     raw: redis.Redis, workers: Workers
 ) -> None:
@@ -93,3 +92,41 @@ async def test_a_second_signal_ends_the_process_at_once(raw: redis.Redis, worker
         assert worker.wait(5) == 1
     invariants.check(raw, chaos_app.wf, settled=False)
     assert len(logged(raw, "stuck")[EventKind.STEP_STARTED]) == 1
+
+
+async def test_a_body_in_a_thread_that_cannot_be_cancelled_is_handed_back_and_does_not_hold_up_the_exit(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    async with connect(lease_ms=LEASE_MS) as world:
+        old = workers.start(lease_ms=LEASE_MS, grace_ms=500)
+        run = await world.start(chaos_app.one_in_a_thread, 30.0, run_id="thread")
+        await eventually(lambda: notes(raw, "thread"))
+        workers.start(lease_ms=LEASE_MS)
+        old.stop()
+        assert await run.result(timeout=10) == "t:2"
+        assert old.wait(8) == 0
+    await settled(raw)
+    assert notes(raw, "thread") == {"t:1": 1, "t:2": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_what_waits_for_its_turn_when_a_drain_begins_runs_on_another_worker_at_once(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A44's prefetched messages: nobody may have to wait for the lease of the drained worker."""
+    options = {"lease_ms": LEASE_MS, "max_inline_steps": 0, "concurrency": 2}
+    async with connect(**options) as world:
+        old = workers.start(grace_ms=2_000, **options)
+        run = await world.start(chaos_app.gated_fan_out, 8, "probe:gate", run_id="eight")
+        await eventually(lambda: sum(notes(raw, "eight").values()) == 2)
+        workers.start(**options)
+        old.stop()
+        await eventually(lambda: "draining" in old.log())
+        raw.set("probe:gate", 1)
+        began = time.monotonic()
+        assert await run.result(timeout=15) == "join 8"
+        assert time.monotonic() - began < 8
+        assert old.wait(10) == 0
+    await settled(raw)
+    assert set(notes(raw, "eight").values()) == {1}
+    invariants.check(raw, chaos_app.wf)

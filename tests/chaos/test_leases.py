@@ -101,3 +101,19 @@ async def test_a_step_lost_to_a_worker_that_died_starts_again_although_its_first
             raw.set("probe:never", 1)
     await settled(raw)
     invariants.check(raw, chaos_app.wf)
+
+
+async def test_a_step_that_was_claimed_and_not_begun_behind_a_blocking_body_loses_no_attempt(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """Design section 11: what has not started goes back when the loop stands still. Its attempt was never made."""
+    async with connect(lease_ms=600, max_inline_steps=0) as world:
+        options = {"lease_ms": 600, "max_inline_steps": 0}
+        workers.start(**options)
+        run = await world.start(chaos_app.blocked_neighbours, 3.0, run_id="blocked")
+        await eventually(lambda: "block" in notes(raw, "blocked"))
+        workers.start(**options)
+        assert await run.result(timeout=15) == ["block", "n0", "n1", "n2"]
+    await settled(raw)
+    assert notes(raw, "blocked") == {"block": 1, "n0": 1, "n1": 1, "n2": 1}
+    invariants.check(raw, chaos_app.wf)

@@ -20,9 +20,6 @@ from tests.chaos.watching import consumers, held_by, logged, notes, settled
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.xfail(
-    reason="the reclaim ticket is one per partition: a worker full of steps keeps it by sweeping for wakes", strict=True
-)
 async def test_reclaim_gets_past_a_window_of_live_deliveries_while_their_worker_is_full(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:
@@ -107,7 +104,6 @@ async def test_a_worker_goes_on_when_the_streams_vanish_under_its_blocking_read(
     assert "Traceback" not in worker.log()
 
 
-@pytest.mark.xfail(reason="nobody writes the meta hash again after FLUSHALL", strict=True)
 async def test_a_new_client_meets_the_running_workers_after_a_flushall(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:

@@ -26,32 +26,32 @@ async def test_runs_go_on_after_redis_was_away_for_longer_than_a_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A server of its own, with every write on disk; killed and started again, or stopped and continued."""
-    with private_redis(args=("--appendonly", "yes", "--appendfsync", "always"), allow_wheel=True) as server:
-        with running(server.url, tmp_path) as workers:
-            both = [workers.start() for _ in range(2)]
-            settings = Settings(url=server.url, partitions=2, lease_ms=1_000)
-            async with World.connect(settings=settings) as world:
-                runs = [await world.start(chaos_app.steady, 10, run_id=f"steady-{n}") for n in range(RUNS)]
-                with redis.Redis.from_url(server.url) as raw:
-                    await eventually(lambda: raw.llen("probe:steady-0") >= 3)
-                if way == "kill":
-                    server.kill()
-                else:
-                    server.pause()
-                time.sleep(1.5)  # noqa: ASYNC251 the outage itself: nothing can be observed meanwhile
-                if way == "kill":
-                    server.restart()
-                else:
-                    server.resume()
-                for run in runs:
-                    assert await run.result(timeout=30) == 10
+    durable = ("--appendonly", "yes", "--appendfsync", "always")
+    with private_redis(args=durable, allow_wheel=True) as server, running(server.url, tmp_path) as workers:
+        both = [workers.start() for _ in range(2)]
+        settings = Settings(url=server.url, partitions=2, lease_ms=1_000)
+        async with World.connect(settings=settings) as world:
+            runs = [await world.start(chaos_app.steady, 10, run_id=f"steady-{n}") for n in range(RUNS)]
             with redis.Redis.from_url(server.url) as raw:
-                await settled(raw)
-                for run in runs:
-                    assert set(notes(raw, run.run_id).values()) <= {1, 2}
-                invariants.check(raw, chaos_app.wf)
-            assert all(worker.returncode is None for worker in both)
-            assert all("Traceback" not in worker.log() for worker in both)
+                await eventually(lambda: raw.llen("probe:steady-0") >= 3)
+            if way == "kill":
+                server.kill()
+            else:
+                server.pause()
+            time.sleep(1.5)  # noqa: ASYNC251 the outage itself: nothing can be observed meanwhile
+            if way == "kill":
+                server.restart()
+            else:
+                server.resume()
+            for run in runs:
+                assert await run.result(timeout=30) == 10
+        with redis.Redis.from_url(server.url) as raw:
+            await settled(raw)
+            for run in runs:
+                assert set(notes(raw, run.run_id).values()) <= {1, 2}
+            invariants.check(raw, chaos_app.wf)
+        assert all(worker.returncode is None for worker in both)
+        assert all("Traceback" not in worker.log() for worker in both)
 
 
 async def test_scripts_flushed_all_the_time_change_nothing(raw: redis.Redis, workers: Workers, redis_url: str) -> None:

@@ -102,18 +102,21 @@ def _note(trace: str, line: str) -> None:
             file.write(line + "\n")
 
 
-async def main(app_name: str, url: str, options: dict[str, Any]) -> None:
-    """Work until SIGTERM."""
+async def main(app_name: str, url: str, options: dict[str, Any]) -> int:
+    """Work until SIGTERM; returns how many bodies still run in threads."""
     module, _, name = app_name.partition(":")
     app = getattr(importlib.import_module(module), name or "wf")
     watch = inject(os.environ.get("CHAOS_KILL", ""), os.environ.get("CHAOS_TRACE", ""))
     async with World.connect(settings=Settings(url=url, **options)) as world:
         with observing(watch):
-            await run_until_signalled(Worker(world, app))
+            worker = Worker(world, app)
+            await run_until_signalled(worker)
+            return worker.abandoned
 
 
 if __name__ == "__main__":
     logging.basicConfig(
         level=os.environ.get("CHAOS_LOG", "INFO"), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
     )
-    anyio.run(main, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    if anyio.run(main, sys.argv[1], sys.argv[2], json.loads(sys.argv[3])):
+        os._exit(0)  # as `redisworld worker` does: the interpreter would wait for those threads

@@ -1,6 +1,7 @@
 -- The compact state of a step: status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
 local STATE = '^(%a+)|(%d+)|(%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)$'
 
+-- Numbers that are only passed on stay text: Lua's conversions cost more than the rest of a step.
 local function open_step(run, step_id)
   local step = run.steps[step_id]
   if step ~= nil then return step end
@@ -8,9 +9,9 @@ local function open_step(run, step_id)
   local state = redis.call('HGET', run.row, 's:' .. step_id)
   if state then
     local status, attempt, uncharged, token, message, entry, group, input, err, retry_at, started = string.match(state, STATE)
-    step = {id = step_id, status = status, attempt = tonumber(attempt), uncharged = tonumber(uncharged), token = token,
-      message = message, entry = entry, group = group, input = tonumber(input), error = tonumber(err),
-      retry_at = tonumber(retry_at), started = tonumber(started)}
+    step = {id = step_id, status = status, attempt = tonumber(attempt), uncharged = uncharged, token = token,
+      message = message, entry = entry, group = group, input = input, error = err,
+      retry_at = retry_at, started = started}
     step.terminal = status == 'completed' or status == 'failed'
   end
   run.steps[step_id] = step
@@ -18,10 +19,16 @@ local function open_step(run, step_id)
 end
 
 local function new_step(run, step_id, group, input)
-  local step = {id = step_id, status = 'pending', attempt = 0, uncharged = 0, token = '', message = '', entry = '',
-    group = group, input = input, error = 0, retry_at = 0, started = 0, terminal = false}
+  local step = {id = step_id, status = 'pending', attempt = 0, uncharged = '0', token = '', message = '', entry = '',
+    group = group, input = input, error = '0', retry_at = '0', started = '0', terminal = false}
   run.steps[step_id] = step
   return step
+end
+
+-- Attempts that used up the retry budget.
+local function charged(step)
+  if step.uncharged == '0' then return step.attempt end
+  return step.attempt - tonumber(step.uncharged)
 end
 
 local function save_step(run, step)
@@ -43,15 +50,16 @@ local function start_step(run, step, token, message, entry)
   step.token = token
   step.message = message == step.id and '' or message
   step.entry = entry
-  step.retry_at = 0
+  step.retry_at = '0'
   local number = append(run, 'step_started', step.id, step.attempt, '', '')
-  if step.started == 0 then step.started = number end
+  if step.started == '0' then step.started, step.started_now = number, true end
   save_step(run, step)
   count('steps_started')
 end
 
 -- The element of the log with this number, as header and payload.
 local function read_element(run, number)
+  number = tonumber(number)
   local element = run.elements[number - run.stored] or redis.call('LINDEX', run.log, number - 1) or ''
   local line = string.find(element, '\n', 1, true) or #element + 1
   return string.sub(element, 1, line - 1), string.sub(element, line + 1)
