@@ -64,6 +64,8 @@ class _Live(msgspec.Struct):
     replayed_to: int
     created_at: int
     events: int = 0
+    started_at: int | None = None
+    """Body time of a first pass, which its commit writes."""
 
 
 class Orchestrator:
@@ -155,12 +157,14 @@ class Orchestrator:
 
     def _first_pass(self, job: _Job, given: RunInput) -> _Live | None:
         """The body from the start message alone: nothing is read, and the commit starts the run."""
-        at = job.delivery.text("at")
-        if not at.isdigit():
+        published = job.delivery.text("at")
+        if not published.isdigit():
             return None
+        at = max(int(published), self._world.now_ms())
         context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id)
-        live = self._live(job, given.input, int(at), context)
-        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(at), job.workflow.name, b""))
+        live = self._live(job, given.input, at, context)
+        live.started_at, live.created_at = at, int(published)
+        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(published), job.workflow.name, b""))
         return live
 
     async def _cold(self, job: _Job, loaded: Loaded) -> _Live:
@@ -178,8 +182,9 @@ class Orchestrator:
             started_at=loaded.started_at or None,
             root_run_id=loaded.root_run_id or job.run_id,
         )
-        live = self._live(job, given.input, created.at, context)
-        live.replayed_to = loaded.replayed_to
+        # the body's time begins when the run starts, not when it was created: it may have waited for a worker
+        live = self._live(job, given.input, loaded.started_at or created.at, context)
+        live.replayed_to, live.created_at = loaded.replayed_to, created.at
         await self._feed(live, loaded)
         return live
 
@@ -254,7 +259,9 @@ class Orchestrator:
                 consumed=live.instance.consumed,
                 pass_token=token,
                 last=last,
+                started_at=live.started_at,
             )
+            live.started_at = None  # the run has started
             if answer.outcome not in ("chunk", "committed", "again", "ended"):
                 return answer
         return answer

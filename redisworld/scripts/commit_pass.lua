@@ -16,12 +16,14 @@
 -- @arg last             0|1
 -- @arg retention        ms a finished run stays
 -- @arg spec             spec version of messages
+-- @arg started_at       body time of a first pass that has read nothing, in ms, else ''
 -- @arg items            each: step id name group target message input | inline id name group target message input token
 --                       | wait id due | unwait id | seal group mode | assign step group | end kind code payload
 -- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what | not_found
 --          | broken why
 -- @include partition clock types stats run steps delivery save msgpack messages wake groups finish
-local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec = unpack(ARGV, 1, 12)
+local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec, started_at =
+  unpack(ARGV, 1, 13)
 local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
 
 local run = open_run(run_id, clock(now))
@@ -37,9 +39,13 @@ if run.terminal then
 end
 if run.replayed_to ~= tonumber(replayed_to) then
   if run.wake == message then return {'lost', '1'} end
-  if redis.call('HEXISTS', run.row, 'own:' .. message) == 0 then settle_if_held(stream, entry, consumer) end
+  if not owns(run, message, entry_name(stream, entry)) then settle_if_held(stream, entry, consumer) end
   save_deliveries()
   return {'lost', '0'}
+end
+
+if started_at ~= '' and (run.status ~= 'pending' or tonumber(started_at) < run.last_at) then
+  return {'lost', run.wake == message and '1' or '0'} -- others have written; the body must see it
 end
 
 -- Look at everything before the first write.
@@ -51,7 +57,7 @@ local foreign = foreign_key('stats', 'hash', 'delayed', 'zset', 'nudge', 'stream
   'index:status:pending', 'zset', 'index:status:running', 'zset')
 if foreign then return foreign end
 local items, targets = {}, {}
-local at = 13
+local at = 14
 while at <= #ARGV do
   local op = ARGV[at]
   if not SIZES[op] then return {'broken', 'unknown item ' .. op} end
@@ -93,12 +99,7 @@ while at <= #ARGV do
   at = at + SIZES[op]
 end
 
-if run.status == 'pending' then
-  count('runs_started')
-  append(run, 'run_started', '-', '-', '', '')
-  set_status(run, 'running')
-  set_field(run, 'started_at', run.at_text)
-end
+if run.status == 'pending' then start_run_now(run, tonumber(started_at)) end
 
 local inline, ending = false, false
 local tells = false -- whether something has ended unseen, as the new assignments show

@@ -45,7 +45,7 @@ end
 local function repeated(run, message, stream, entry)
   if not run.terminal and run.wake == message then return 'responsible' end
   -- a forgotten attempt of this worker must not take away the message that owns an inline step now
-  if redis.call('HEXISTS', run.row, 'own:' .. message) == 0 then settle_if_held(stream, entry, consumer) end
+  if not owns(run, message, entry_name(stream, entry)) then settle_if_held(stream, entry, consumer) end
   return 'settled'
 end
 

@@ -36,12 +36,7 @@ if run.wake ~= message and owned == '' then
   if not holds(stream, entry, consumer) then return {'settled'} end
   set_field(run, 'wake', message)
 end
-if run.status == 'pending' then
-  count('runs_started')
-  append(run, 'run_started', '-', '-', '', '')
-  set_status(run, 'running')
-  set_field(run, 'started_at', run.at_text)
-end
+if run.status == 'pending' then start_run_now(run) end
 save_all()
 
 local first = tonumber(from)

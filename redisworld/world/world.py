@@ -89,7 +89,7 @@ def check_run_id(run_id: str) -> str:
 class World:
     """A namespace in Redis. Get one from ``World.connect``; useless outside its context."""
 
-    def __init__(self, connection: Connection, partitions: int, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, connection: Connection, partitions: int, redis_ms: int, tasks: anyio.abc.TaskGroup) -> None:
         self.connection = connection
         self.settings = connection.settings
         self.partitions = tuple(Partition(self.settings.namespace, p) for p in range(partitions))
@@ -104,6 +104,7 @@ class World:
             tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
         )
         self.endings = Endings(connection, self.partitions, tasks)
+        self._clock_offset_ms = redis_ms - time.monotonic_ns() // 1_000_000
         self.clock: Callable[[], int | str] = lambda: ""
         """Tests pin the time of every script here (epoch ms); the empty text takes Redis TIME."""
 
@@ -121,11 +122,11 @@ class World:
         settings.check()
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings))
-            partitions = await _open_namespace(connection, settings.partitions)
+            partitions, redis_ms = await _open_namespace(connection, settings.partitions)
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
                 try:
-                    yield cls(connection, partitions, tasks)
+                    yield cls(connection, partitions, redis_ms, tasks)
                 except (Exception, asyncio.CancelledError) as error:
                     failure = error  # the caller's own: the task group would wrap it
                 tasks.cancel_scope.cancel()
@@ -143,6 +144,10 @@ class World:
     def next_token(self) -> str:
         """A claim token: this consumer and a counter, never given twice."""
         return f"{self._token_prefix}.{next(self._token_numbers)}"
+
+    def now_ms(self) -> int:
+        """Redis time by this process's monotonic clock, read once at connect: no skew, only drift."""
+        return int(self.clock() or time.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
 
     async def _script(self, name: str, partition: Partition, *args: Any, patience_ms: int | None = None) -> list[Any]:
         reply: list[Any] = await self.connection.script(
@@ -339,8 +344,13 @@ class World:
         consumed: int,
         pass_token: str,
         last: bool = True,
+        started_at: int | None = None,
     ) -> Committed:
-        """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them."""
+        """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them.
+
+        ``started_at`` is the body time of a first pass that has read nothing: the commit starts the run with it, or
+        answers lost if somebody else has written meanwhile.
+        """
         reply = await self._script(
             "commit_pass",
             delivery.partition,
@@ -356,6 +366,7 @@ class World:
             int(last),
             self.settings.retention_ms,
             SPEC_VERSION,
+            "" if started_at is None else started_at,
             *items,
         )
         word = _word(reply)
@@ -481,8 +492,11 @@ def _claim(reply: Sequence[Any]) -> Claim:
     return Claim(outcome=word, detail=detail, step_id=reply[2].decode() if len(reply) > 2 else "")
 
 
-async def _open_namespace(connection: Connection, required: int | None) -> int:
-    """The partition count of the namespace; the first who comes fixes it. Raises NamespaceMismatch."""
+async def _open_namespace(connection: Connection, required: int | None) -> tuple[int, int]:
+    """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
+
+    Raises NamespaceMismatch.
+    """
     settings, commands = connection.settings, connection.commands
     wanted = required or (1 if connection.embedded else 4)
     key = meta(settings.namespace)
@@ -492,11 +506,11 @@ async def _open_namespace(connection: Connection, required: int | None) -> int:
         pipeline.hsetnx(key, "partitions", wanted)
         pipeline.hsetnx(key, "data_version", DATA_VERSION)
         pipeline.hmget(key, "partitions", "data_version")
-        return (await pipeline.execute())[2]
+        pipeline.time()
+        return (await pipeline.execute())[2:]
 
-    partitions, version = (
-        int(value) for value in await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
-    )
+    stored, (seconds, micros) = await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
+    partitions, version = (int(value) for value in stored)
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
     if required is not None and required != partitions:
         raise NamespaceMismatch(
@@ -507,4 +521,4 @@ async def _open_namespace(connection: Connection, required: int | None) -> int:
         raise NamespaceMismatch(
             f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it"
         )
-    return partitions
+    return partitions, seconds * 1_000 + micros // 1_000

@@ -51,10 +51,6 @@ async def test_a_duplicated_wake_creates_nothing_twice_and_diverges_nowhere(
     invariants.check(raw, chaos_app.wf)
 
 
-@pytest.mark.xfail(
-    reason="commit_pass keeps the entry of any message whose id owns a step; it must compare the entry as well",
-    strict=True,
-)
 async def test_the_losing_copy_of_a_wake_is_acknowledged_at_once_while_the_winner_owns_an_inline_step(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:

@@ -41,7 +41,7 @@ async def sleeping_run(redis_url: str, raw: Any) -> None:
             tasks.start_soon(worker.run)
             await world.start(publish, "cat.png", run_id="publish-cat")
             with anyio.fail_after(20):
-                while not await world.connection.commands.zcard("rw:{default:2}:delayed"):
+                while not await world.connection.commands.zcard("rw:{default:2}:delayed"):  # noqa: ASYNC110
                     await anyio.sleep(0.02)
             worker.stop()
 

@@ -1,4 +1,4 @@
--- The end of a run: its row, the listings, and the day it goes.
+-- How a run starts and ends: its row, the listings, and the day it goes.
 local BACKSTOP_MS = 86400000 -- the reaper deletes; the TTL only catches what it missed
 
 local function set_status(run, status)
@@ -6,6 +6,21 @@ local function set_status(run, status)
   redis.call('ZREM', TAG .. 'index:status:' .. run.status, run.id)
   run.status = status
   set_field(run, 'status', status)
+end
+
+-- pending -> running. A row that says pending although its run has started is a stale one: the event and the
+-- original time stay. at is the time the body has seen already, where it has.
+local function start_run_now(run, at)
+  set_status(run, 'running')
+  if redis.call('HEXISTS', run.row, 'started_at') == 1 then return end
+  count('runs_started')
+  if at then
+    run.at_text = string.format('%.0f', at)
+    run.at = math.max(run.at, at)
+  end
+  append(run, 'run_started', '-', '-', '', '')
+  set_field(run, 'started_at', run.at_text)
+  run.at_text = string.format('%.0f', run.at)
 end
 
 local function finish_run(run, status, code, payload, retention_ms)

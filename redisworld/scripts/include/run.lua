@@ -23,8 +23,8 @@ local function open_run(run_id, now)
     run.terminal = run.status == 'completed' or run.status == 'failed' or run.status == 'cancelled'
   end
   run.stored, run.length = length, length
-  -- an event's time is never below the last one's
-  run.at = math.max(now, tonumber(read[2]) or 0)
+  run.last_at = tonumber(read[2]) or 0
+  run.at = math.max(now, run.last_at) -- an event's time is never below the last one's
   run.at_text = string.format('%.0f', run.at)
   opened[run_id] = run
   return run

@@ -43,6 +43,13 @@ local function entry_name(stream, entry)
   return entry .. '/' .. stream
 end
 
+-- Whether this very delivery owns an inline step; a copy of its message does not.
+local function owns(run, message, name)
+  local owned = redis.call('HGET', run.row, 'own:' .. message)
+  local step = owned and open_step(run, owned)
+  return step and step.entry == name
+end
+
 -- The step starts: the caller has checked that it may.
 local function start_step(run, step, token, message, entry)
   step.status = 'running'
