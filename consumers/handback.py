@@ -20,6 +20,7 @@ log = logging.getLogger("redisworld")
 
 _NAME_DELAYS_MS = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
 """For what only another worker can process: unknown names, newer spec versions."""
+_REROUTE_DELAYS_MS = (1_000, 2_000, 4_000)
 _DATA_DELAYS_MS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
 """For what another write will soon make possible: a step or run that is not there yet."""
 
@@ -46,6 +47,38 @@ async def refuse(
     await world.move(delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms)
     observe(MessageMoved(_kind(delivery), reason))
     log.info("handed back: run=%s reason=%s deliveries=%d %s", message.run_id, reason, message.deliveries, detail)
+
+
+async def reroute(
+    world: World,
+    delivery: Delivery,
+    message: StepMessage | WorkflowMessage,
+    rerouted: StepMessage | WorkflowMessage,
+    *,
+    deployment: str,
+    target: str,
+    hops: int,
+) -> None:
+    """Send a message to its run's deployment, with all it carries; after three hops its run fails."""
+    if hops >= len(_REROUTE_DELAYS_MS):
+        mine = world.settings.deployment
+        await bury(
+            world,
+            delivery,
+            run_id=message.run_id,
+            reason="deployment_mismatch",
+            code="DEPLOYMENT_MISMATCH",
+            detail=f"the run belongs to deployment {deployment!r}; {mine!r} met it again after {hops} re-routes",
+        )
+        return
+    await world.move(
+        delivery,
+        Outgoing.of(rerouted),
+        old_id=message.message_id,
+        target=delivery.partition.short(target),
+        delay_ms=_REROUTE_DELAYS_MS[hops],
+    )
+    observe(MessageMoved(_kind(delivery), "reroute"))
 
 
 async def leave_for_newer(world: World, delivery: Delivery) -> None:

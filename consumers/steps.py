@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from consumers.attempts import Attempt, Attempts
-from consumers.handback import bury, entry_ms, refuse
+from consumers.handback import bury, entry_ms, refuse, reroute
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.messages import RunContext, StepMessage, moved
@@ -16,8 +16,6 @@ from redisworld.workflows import Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
 
 log = logging.getLogger("redisworld")
-
-_REROUTE_DELAYS_MS = (1_000, 2_000, 4_000)
 
 
 class StepConsumer:
@@ -115,28 +113,16 @@ class StepConsumer:
         if not settings.affinity or context.deployment_id in ("", settings.deployment):
             return True
         hops = message.deployment_mismatch_retry_count
-        if hops >= len(_REROUTE_DELAYS_MS):
-            await bury(
-                self._world,
-                delivery,
-                run_id=message.run_id,
-                reason="deployment_mismatch",
-                code="DEPLOYMENT_MISMATCH",
-                detail=f"the run belongs to deployment {context.deployment_id!r}; {settings.deployment!r} met its step "
-                f"again after {hops} re-routes",
-            )
-            return False
         step = self._app.steps.get(message.step_name)
-        stream = delivery.partition.steps(step.queue if step else "", context.deployment_id)
-        rerouted = msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1)
-        await self._world.move(
+        await reroute(
+            self._world,
             delivery,
-            Outgoing.of(rerouted),
-            old_id=message.message_id,
-            target=delivery.partition.short(stream),
-            delay_ms=_REROUTE_DELAYS_MS[hops],
+            message,
+            msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1),
+            deployment=context.deployment_id,
+            hops=hops,
+            target=delivery.partition.steps(step.queue if step else "", context.deployment_id),
         )
-        observe(MessageMoved("step", "reroute"))
         return False
 
     async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:

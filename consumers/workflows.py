@@ -6,7 +6,6 @@ where the commit says so; again, until the run waits for something that others w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -15,15 +14,17 @@ from typing import Literal
 import msgspec
 
 from consumers.attempts import Attempt, Attempts
-from consumers.handback import as_recovery, refuse
-from consumers.passes import Identity, Inline, chunks, failure, status_of
+from consumers.handback import as_recovery, refuse, reroute
+from consumers.live import Live, context_of
+from consumers.passes import Inline, chunks, failure, status_of
 from consumers.slots import Slots
 from redisworld import events
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
-from redisworld.events import Event, EventKind, RunCreated
-from redisworld.messages import RunContext, RunInput, StepMessage, WorkflowMessage
+from redisworld.events import EventKind
+from redisworld.messages import RunContext, StepMessage, WorkflowMessage, moved
 from redisworld.observe import MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
-from redisworld.replay import Instance, Pass
+from redisworld.replay import Pass
+from redisworld.runs import RunRow
 from redisworld.workflows import Workflow, Workflows
 from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, World
 
@@ -35,8 +36,6 @@ _Next = Literal["load", "lost", "settled"]
 MAX_RECOVERIES = 3
 """Replays of a run that diverged, before it fails: a deployment may still be rolling."""
 _RECOVERY_DELAY_MS = 1_000
-_EVENTS_PER_TURN = 1_000
-"""A long replay lets the worker's loop run after so many events."""
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -54,18 +53,6 @@ class _Job(msgspec.Struct, frozen=True):
     @property
     def is_wake(self) -> bool:
         return isinstance(self.message, WorkflowMessage)
-
-
-class _Live(msgspec.Struct):
-    """A body in memory, and what its next commit must know."""
-
-    instance: Instance
-    identity: Identity
-    replayed_to: int
-    created_at: int
-    events: int = 0
-    started_at: int | None = None
-    """Body time of a first pass, which its commit writes."""
 
 
 class Orchestrator:
@@ -97,33 +84,53 @@ class Orchestrator:
 
     async def process(self, delivery: Delivery, message: WorkflowMessage) -> None:
         """Process a wake to its end: settled, moved or buried."""
-        workflow = self._app.workflows.get(message.workflow_name)
-        if workflow is None:
-            detail = f"no workflow {message.workflow_name!r} is registered in this worker"
-            await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
+        if (job := await self._job(delivery, message, message.reason)) is None:
             return
-        job = _Job(delivery, message, workflow, message.reason)
-        first = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
-        await self._drive(job, self._first_pass(job, first) if first else None)
+        given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
+        if given is not None and not await self._deployment_fits(job, given.deployment_id):
+            return
+        await self._drive(job, Live.first_pass(self._world, delivery, message, job.workflow) if given else None)
 
     async def continue_run(self, delivery: Delivery, message: StepMessage, *, fetched_for: str) -> None:
         """Continue the run of a step message that is responsible for it, or that owns one of its steps."""
+        if (job := await self._job(delivery, message, "step")) is None:
+            return
+        observe(RunFetched(fetched_for, message.run_id))
+        await self._drive(job, None)
+
+    async def _job(self, delivery: Delivery, message: StepMessage | WorkflowMessage, trigger: str) -> _Job | None:
+        """The message with its workflow; None where this worker does not know it and has handed the message back."""
         workflow = self._app.workflows.get(message.workflow_name)
         if workflow is None:
             detail = f"no workflow {message.workflow_name!r} is registered in this worker"
             await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
-            return
-        observe(RunFetched(fetched_for, message.run_id))
-        await self._drive(_Job(delivery, message, workflow, "step"), None)
+            return None
+        return _Job(delivery, message, workflow, trigger)
 
-    async def _drive(self, job: _Job, live: _Live | None) -> None:
+    async def _deployment_fits(self, job: _Job, deployment: str) -> bool:
+        """Whether this deployment may run the body; a wake of another one is re-routed."""
+        if not isinstance(job.message, WorkflowMessage) or self.may_replay(job.workflow.name, deployment):
+            return True
+        target = job.delivery.partition.workflows(deployment)
+        await reroute(
+            self._world,
+            job.delivery,
+            job.message,
+            moved(job.message),
+            deployment=deployment,
+            target=target,
+            hops=job.message.deliveries - 1,
+        )
+        return False
+
+    async def _drive(self, job: _Job, live: Live | None) -> None:
         """Load, replay and commit until the message is settled; ``live`` is a first pass, which loads nothing."""
         try:
             answer = await self._commit(job, live) if live is not None else "load"
             while answer != "settled":
                 if answer == "lost" and live is not None:
                     # what the other pass told the store about join groups is known at its own prefix only
-                    live.instance.close()
+                    live.close()
                     live = None
                 loaded = await self._world.load(
                     job.delivery, job.run_id, job.message.message_id, start=live.instance.consumed if live else 0
@@ -131,91 +138,26 @@ class Orchestrator:
                 if loaded.outcome != "loaded":
                     await self._nothing_to_load(job, loaded)
                     return
+                if not await self._deployment_fits(job, loaded.deployment):
+                    return
                 if loaded.owned:
                     answer = await self._run_owned(job, loaded)
                     continue
-                if live is None:
-                    live = await self._cold(job, loaded)
-                else:
-                    live.replayed_to = loaded.replayed_to
-                    await self._feed(live, loaded)
+                live = live or Live.cold(self._world, job.message, job.workflow, loaded)
+                await live.feed(loaded)
                 if loaded.length > self._world.settings.max_log_events:
-                    await self._fail(job, live, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
+                    await self._fail(job, loaded, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
                     return
                 answer = await self._commit(job, live)
         except (ReplayDivergence, MalformedMessage) as error:
             await self._diverged(job, error)
         finally:
             if live is not None:
-                for trouble in live.instance.unhandled:
-                    log.warning(
-                        "nobody awaited this in the body: run=%s %s", job.run_id, trouble.get("exception") or trouble
-                    )
-                live.instance.close()
-
-    # -- instances
-
-    def _first_pass(self, job: _Job, given: RunInput) -> _Live | None:
-        """The body from the start message alone: nothing is read, and the commit starts the run."""
-        published = job.delivery.text("at")
-        if not published.isdigit():
-            return None
-        at = max(int(published), self._world.now_ms())
-        context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id)
-        live = self._live(job, given.input, at, context)
-        live.started_at, live.created_at = at, int(published)
-        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(published), job.workflow.name, b""))
-        return live
-
-    async def _cold(self, job: _Job, loaded: Loaded) -> _Live:
-        """The body replayed from the whole log."""
-        if not loaded.elements:
-            raise MalformedMessage(f"the log of run {job.run_id!r} is empty")
-        created = events.parse(loaded.elements[0])
-        try:
-            given = msgspec.msgpack.decode(created.payload, type=RunCreated)
-        except msgspec.DecodeError as error:
-            raise MalformedMessage(f"the log of run {job.run_id!r} does not begin with run_created") from error
-        context = RunContext(
-            loaded.deployment,
-            loaded.spec_version,
-            started_at=loaded.started_at or None,
-            root_run_id=loaded.root_run_id or job.run_id,
-        )
-        # the body's time begins when the run starts, not when it was created: it may have waited for a worker
-        live = self._live(job, given.input, loaded.started_at or created.at, context)
-        live.replayed_to, live.created_at = loaded.replayed_to, created.at
-        await self._feed(live, loaded)
-        return live
-
-    def _live(self, job: _Job, data: bytes, at: int, context: RunContext) -> _Live:
-        instance = Instance(
-            run_id=job.run_id, workflow=job.workflow, input=data, at=at, max_payload=self._world.settings.max_payload
-        )
-        identity = Identity(
-            run_id=job.run_id, workflow=job.workflow.name, context=context, trace_carrier=job.message.trace_carrier
-        )
-        instance.start()
-        return _Live(instance, identity, 0, at)
-
-    async def _feed(self, live: _Live, loaded: Loaded) -> None:
-        """Deliver the loaded elements, and the pages after them, in log order."""
-        elements: tuple[bytes, ...] | list[bytes] = loaded.elements
-        while elements:
-            for element in elements:
-                live.instance.deliver(events.parse(element))
-                live.events += 1
-                if live.instance.consumed == live.replayed_to:
-                    live.instance.committed()  # what the last committed pass saw is what the store holds of groups
-                if live.events % _EVENTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-            if live.instance.consumed >= loaded.length:
-                return
-            elements = await self._world.log(live.identity.run_id, live.instance.consumed)
+                live.close()
 
     # -- commits
 
-    async def _commit(self, job: _Job, live: _Live) -> _Next:
+    async def _commit(self, job: _Job, live: Live) -> _Next:
         """Commit what the body asks for, and run an inline step."""
         started, asked = time.monotonic(), live.instance.commands()
         inline = self._choose_inline(job, asked)
@@ -246,7 +188,7 @@ class Orchestrator:
                 log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
         return "settled"
 
-    async def _send(self, job: _Job, live: _Live, asked: Pass, inline: Inline | None) -> Committed:
+    async def _send(self, job: _Job, live: Live, asked: Pass, inline: Inline | None) -> Committed:
         token = self._world.next_token()
         answer = Committed("lost")
         for items, last in chunks(self._world, job.delivery, live.identity, asked, inline):
@@ -266,19 +208,20 @@ class Orchestrator:
                 return answer
         return answer
 
-    async def _fail(self, job: _Job, live: _Live, code: str, message: str) -> None:
-        error = ErrorInfo(type="RedisworldError", message=message, code=code)
-        await self._world.commit(
+    async def _fail(self, job: _Job, seen: Loaded | RunRow, code: str, message: str) -> None:
+        """End the run as failed, as far as nobody has committed since ``seen``."""
+        answer = await self._world.commit(
             job.delivery,
             job.run_id,
             job.message.message_id,
-            failure(error),
-            replayed_to=live.replayed_to,
-            consumed=live.instance.consumed,
+            failure(ErrorInfo(type="RedisworldError", message=message, code=code)),
+            replayed_to=seen.replayed_to,
+            consumed=seen.replayed_to,
             pass_token=self._world.next_token(),
         )
-        observe(RunFinished(job.run_id, job.workflow.name, "failed", 0.0))
-        log.error("run failed: run=%s code=%s %s", job.run_id, code, message)
+        if answer.outcome == "ended":
+            observe(RunFinished(job.run_id, job.workflow.name, "failed", (answer.at - seen.created_at) / 1000))
+            log.error("run failed: run=%s code=%s %s", job.run_id, code, message)
 
     # -- inline steps
 
@@ -293,7 +236,7 @@ class Orchestrator:
             return None
         return Inline(step, self._world.next_token())
 
-    async def _run_inline(self, job: _Job, live: _Live, inline: Inline, answer: Committed) -> _Next:
+    async def _run_inline(self, job: _Job, live: Live, inline: Inline, answer: Committed) -> _Next:
         step = inline.step
         observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
         attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
@@ -322,10 +265,7 @@ class Orchestrator:
         if claim.outcome != "started":
             log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
             return "load" if claim.detail == "responsible" else "settled"
-        context = RunContext(
-            loaded.deployment, loaded.spec_version, loaded.started_at or None, loaded.root_run_id or job.run_id
-        )
-        attempt = self._attempt(job, context, loaded.owned, name, item.token, claim.input or b"")
+        attempt = self._attempt(job, context_of(loaded, job.run_id), loaded.owned, name, item.token, claim.input or b"")
         started = msgspec.structs.replace(
             attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
         )
@@ -413,16 +353,4 @@ class Orchestrator:
             observe(MessageMoved("workflow", "divergence"))
             return
         code = "REPLAY_DIVERGENCE" if isinstance(error, ReplayDivergence) else "CORRUPTED_EVENT_LOG"
-        row = await self._world.row(job.run_id)
-        info = ErrorInfo(type=type(error).__name__, message=str(error), code=code)
-        await self._world.commit(
-            job.delivery,
-            job.run_id,
-            message.message_id,
-            failure(info),
-            replayed_to=row.replayed_to,
-            consumed=row.replayed_to,
-            pass_token=self._world.next_token(),
-        )
-        observe(RunFinished(job.run_id, job.workflow.name, "failed", 0.0))
-        log.error("run failed: run=%s code=%s %s", job.run_id, code, error)
+        await self._fail(job, await self._world.row(job.run_id), code, str(error))

@@ -1,0 +1,113 @@
+"""What does a worker keep in memory of a run while it replays it?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from consumers.passes import Identity
+from redisworld import events
+from redisworld.errors import MalformedMessage
+from redisworld.events import Event, EventKind, RunCreated
+from redisworld.messages import RunContext, StepMessage, WorkflowMessage
+from redisworld.replay import Instance
+from redisworld.workflows import Workflow
+from redisworld.world import Delivery, Loaded, World
+
+log = logging.getLogger("redisworld")
+
+_EVENTS_PER_TURN = 1_000
+"""A long replay lets the worker's loop run after so many events."""
+
+
+class Live:
+    """A body in memory, and what its next commit must know. Close it, whatever happens."""
+
+    def __init__(self, world: World, workflow: Workflow[..., Any], identity: Identity, data: bytes, at: int) -> None:
+        self.identity = identity
+        self.replayed_to = 0
+        self.created_at = at
+        self.started_at: int | None = None
+        """Body time of a first pass, which its commit writes."""
+        self.events = 0
+        self._world = world
+        self.instance = Instance(
+            run_id=identity.run_id, workflow=workflow, input=data, at=at, max_payload=world.settings.max_payload
+        )
+        self.instance.start()
+
+    @classmethod
+    def first_pass(
+        cls, world: World, delivery: Delivery, message: WorkflowMessage, workflow: Workflow[..., Any]
+    ) -> Live | None:
+        """The body from the start message alone: nothing is read, and the commit starts the run.
+
+        None where the message does not say when it was published, or carries no input.
+        """
+        published, given = delivery.text("at"), message.run_input
+        if given is None or not published.isdigit():
+            return None
+        context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id or message.run_id)
+        at = max(int(published), world.now_ms())
+        live = cls(world, workflow, _identity(message, workflow, context), given.input, at)
+        live.started_at, live.created_at = at, int(published)
+        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(published), workflow.name, b""))
+        return live
+
+    @classmethod
+    def cold(
+        cls, world: World, message: StepMessage | WorkflowMessage, workflow: Workflow[..., Any], loaded: Loaded
+    ) -> Live:
+        """The body at its beginning; ``feed`` it the whole log. Raises MalformedMessage for a log that is none."""
+        if not loaded.elements:
+            raise MalformedMessage(f"the log of run {message.run_id!r} is empty")
+        created = events.parse(loaded.elements[0])
+        try:
+            given = msgspec.msgpack.decode(created.payload, type=RunCreated)
+        except msgspec.DecodeError as error:
+            raise MalformedMessage(f"the log of run {message.run_id!r} does not begin with run_created") from error
+        identity = _identity(message, workflow, context_of(loaded, message.run_id))
+        # the body's time begins when the run starts, not when it was created: it may have waited for a worker
+        live = cls(world, workflow, identity, given.input, loaded.started_at or created.at)
+        live.created_at = created.at
+        return live
+
+    async def feed(self, loaded: Loaded) -> None:
+        """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
+        self.replayed_to = loaded.replayed_to
+        elements: tuple[bytes, ...] | list[bytes] = loaded.elements
+        while elements:
+            for element in elements:
+                self.instance.deliver(events.parse(element))
+                self.events += 1
+                if self.instance.consumed == self.replayed_to:
+                    self.instance.committed()  # what the last committed pass saw is what the store holds of groups
+                if self.events % _EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            if self.instance.consumed >= loaded.length:
+                return
+            elements = await self._world.log(self.identity.run_id, self.instance.consumed)
+
+    def close(self) -> None:
+        """Drop the body where it stands, and tell what failed in it without anybody looking."""
+        for trouble in self.instance.unhandled:
+            what = trouble.get("exception") or trouble
+            log.warning("nobody awaited this in the body: run=%s %s", self.identity.run_id, what)
+        self.instance.close()
+
+
+def context_of(loaded: Loaded, run_id: str) -> RunContext:
+    """The run's identity as its messages carry it."""
+    return RunContext(
+        loaded.deployment,
+        loaded.spec_version,
+        started_at=loaded.started_at or None,
+        root_run_id=loaded.root_run_id or run_id,
+    )
+
+
+def _identity(message: StepMessage | WorkflowMessage, workflow: Workflow[..., Any], context: RunContext) -> Identity:
+    return Identity(run_id=message.run_id, workflow=workflow.name, context=context, trace_carrier=message.trace_carrier)
