@@ -35,7 +35,7 @@ def a_run(raw: redis.Redis, run_id: str, status: str) -> None:
 def test_our_keys_and_probes_are_fine(raw: redis.Redis) -> None:
     a_run(raw, "r1", "running")
     raw.set("probe:calls", 3)
-    raw.set(TEST.reclaim_ticket, "w1", ex=5)
+    raw.set(TEST.reclaim_ticket("steps"), "w1", ex=5)
 
     assert leaks.problems(raw) == []
 
