@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -24,7 +25,8 @@ class Drained(Exception):
 class Bodies:
     """The bodies that run in this process. ``threads`` bounds the synchronous ones."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, max_payload: int) -> None:
+        self._max_payload = max_payload
         self._limiter = anyio.CapacityLimiter(threads)
         self._scopes: set[anyio.CancelScope] = set()
         self._abandoned: set[_Thread] = set()
@@ -70,12 +72,15 @@ class Bodies:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
         step_token, workflow_token = current_step.set(info), current_workflow.set(WorkflowInfo(info.run_id, workflow))
+        deadline = math.inf if step.timeout_ms is None else anyio.current_time() + step.timeout_ms / 1000
         try:
-            with anyio.CancelScope() as scope:
+            with anyio.CancelScope(deadline=deadline) as scope:
                 self._scopes.add(scope)
                 try:
-                    result = await self._within(step, args, kwargs, keep_slot)
-                    return step.signature.encode_result(result)
+                    call = (
+                        step.func(*args, **kwargs) if step.is_async else self._in_thread(step, args, kwargs, keep_slot)
+                    )
+                    return step.signature.encode_result(await call, max_bytes=self._max_payload)
                 except asyncio.CancelledError as error:
                     if not scope.cancel_called and not _cancelling():
                         raise RuntimeError("the step's body raised CancelledError by itself") from error
@@ -83,33 +88,26 @@ class Bodies:
                 finally:
                     self._scopes.discard(scope)
                     self._ended.set()
-            raise Drained
         finally:
             current_step.reset(step_token)
             current_workflow.reset(workflow_token)
+        if self._draining:
+            raise Drained
+        raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {(step.timeout_ms or 0) / 1000:g} s")
 
-    async def _within(
+    async def _in_thread(
         self,
         step: Step[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         keep_slot: Callable[[], Callable[[], None]],
     ) -> Any:
-        seconds = step.timeout_ms / 1000 if step.timeout_ms is not None else None
-        if step.is_async:
-            with anyio.move_on_after(seconds) as limit:
-                return await step.func(*args, **kwargs)
-        else:
-            thread = _Thread(partial(step.func, *args, **kwargs))
-            with anyio.move_on_after(seconds) as limit:
-                try:
-                    return await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
-                except asyncio.CancelledError:
-                    self._abandon(thread, keep_slot())
-                    raise
-        if limit.cancelled_caught:
-            raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {seconds:g} s")
-        return None
+        thread = _Thread(partial(step.func, *args, **kwargs))
+        try:
+            return await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
+        except asyncio.CancelledError:
+            self._abandon(thread, keep_slot())
+            raise
 
     def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
         self._abandoned.add(thread)

@@ -57,7 +57,7 @@ class Worker:
         self._leases = LeaseKeeper(world)
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
-        self._bodies = Bodies(settings.concurrency)
+        self._bodies = Bodies(settings.concurrency, settings.max_payload)
         attempts = Attempts(world, self._bodies, self._leases, self._step_slots)
         self._orchestrator = Orchestrator(
             world,

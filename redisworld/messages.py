@@ -75,8 +75,8 @@ _fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _trace_carrier = msgspec.msgpack.Decoder(dict[str, str])
 _untyped = msgspec.msgpack.Decoder()
 _number = msgspec.msgpack.Decoder(int | float)
-_WORDS = ("message_id", "run_id", "workflow_name", "step_id", "step_name")
 _WORD = re.compile(r"[^\s\x00-\x1f|]+")
+_THREE_WORDS, _FIVE_WORDS = (re.compile(" ".join([_WORD.pattern] * n)) for n in (3, 5))
 """Ids and names stand in log headers, step states and the delayed set, between spaces and bars."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -95,9 +95,11 @@ def decode(data: bytes) -> Message:
             message = _strict.decode(_without_bad_diagnostics(data))
         except _UNREADABLE:
             raise MalformedMessage(f"not a message: {first}") from first
-    for name in _WORDS:
-        if (value := getattr(message, name, None)) is not None and not _WORD.fullmatch(value):
-            raise MalformedMessage(f"not a message: {name} {value!r:.80} is not one word")
+    words = f"{message.message_id} {message.run_id} {message.workflow_name}"
+    if isinstance(message, StepMessage):
+        words += f" {message.step_id} {message.step_name}"
+    if not (_FIVE_WORDS if isinstance(message, StepMessage) else _THREE_WORDS).fullmatch(words):
+        raise MalformedMessage(f"not a message: its ids and names must be one word each, not {words!r:.200}")
     return message
 
 

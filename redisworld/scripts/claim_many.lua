@@ -105,8 +105,8 @@ local function claim(i)
 end
 
 local answers = {}
-batch_size = (#ARGV - 2) / STRIDE
-redis.call('HINCRBY', TAG .. 'stats', 'claims', batch_size) -- first: OOM refuses it, and with it the whole call
+batch.size, batch.first, batch.last = (#ARGV - 2) / STRIDE, ARGV[8], ARGV[#ARGV - STRIDE + 6]
+redis.call('HINCRBY', TAG .. 'stats', 'claims', batch.size) -- first: OOM refuses it, and with it the whole call
 for i = 3, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
 save_all()
 return answers

@@ -89,9 +89,8 @@ local function complete(i)
   end
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
   if outcome == 'retrying' then
-    local answer = retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
     settle_if_held(stream, entry, consumer)
-    return answer
+    return retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
   end
   local detail = finish(run, step, outcome, ARGV[i + 9], message, stream, entry, may_replay)
   if detail ~= 'responsible' then settle_if_held(stream, entry, consumer) end
@@ -99,7 +98,7 @@ local function complete(i)
 end
 
 local answers = {}
-batch_size = (#ARGV - 2) / STRIDE
+batch.size, batch.first, batch.last = (#ARGV - 2) / STRIDE, ARGV[10], ARGV[#ARGV - STRIDE + 8]
 for i = 3, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
 save_all()
 return answers

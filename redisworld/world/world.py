@@ -166,7 +166,7 @@ class World:
         """
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
         outcome, existing = await self.create_run(
-            identifier, workflow.name, workflow.signature.encode_call(args, kwargs)
+            identifier, workflow.name, workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload)
         )
         if outcome == "conflict" and existing != workflow.name:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")

@@ -44,7 +44,7 @@ class Consumers:
         self.metrics = _metrics(app)
         self.leases = LeaseKeeper(world)
         self.step_slots, self.replay_slots = Slots("step", settings.concurrency), Slots("workflow", 16)
-        attempts = Attempts(world, Bodies(settings.concurrency), self.leases, self.step_slots)
+        attempts = Attempts(world, Bodies(settings.concurrency, settings.max_payload), self.leases, self.step_slots)
         self.orchestrator = Orchestrator(
             world,
             app,

@@ -1,28 +1,24 @@
 -- A delivery is a stream entry pending under one consumer; only its holder may settle it.
 local GROUP = 'workers'
-local BATCH = 16 -- from so many items on, one look at all that the consumer holds is cheaper than one each
+local BATCH = 8 -- from so many items on, one look at all of them is cheaper than one each
 local settled = {} -- entries to acknowledge and delete, by stream: one command each for a whole batch
-local looked_up = {}
-local batch_size = 0 -- set by the commands that take batches
+local batch = {} -- set by the commands that take batches: size, first and last entry
+local held = {} -- what the look at a batch has found, by stream
 
-local function look_up(stream, consumer)
-  local most = 2 * batch_size
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, '-', '+', most, consumer)
-  if pending.err then return {all = true} end
-  local held = {all = #pending < most}
-  for i = 1, #pending do held[pending[i][1]] = true end
-  return held
+local function look_at(stream, consumer)
+  local found = {}
+  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, batch.first, batch.last, batch.size, consumer)
+  if not pending.err then
+    for i = 1, #pending do found[pending[i][1]] = true end
+  end
+  return found
 end
 
 local function holds(stream, entry, consumer)
   if entry == '' then return false end
-  if batch_size >= BATCH then
-    local held = looked_up[stream]
-    if not held then
-      held = look_up(stream, consumer)
-      looked_up[stream] = held
-    end
-    if held[entry] or held.all then return held[entry] == true end
+  if batch.size and batch.size >= BATCH then
+    if not held[stream] then held[stream] = look_at(stream, consumer) end
+    if held[stream][entry] then return true end -- an entry out of order is looked for on its own
   end
   local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1, consumer)
   return not pending.err and #pending > 0

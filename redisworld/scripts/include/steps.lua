@@ -11,8 +11,7 @@ local function open_step(run, step_id)
     local status, attempt, uncharged, token, message, entry, group, input, err, retry_at, started = string.match(state, STATE)
     step = {id = step_id, status = status, attempt = tonumber(attempt), uncharged = uncharged, token = token,
       message = message, entry = entry, group = group, input = input, error = err,
-      retry_at = retry_at, started = started}
-    step.terminal = status == 'completed' or status == 'failed'
+      retry_at = retry_at, started = started, started_now = false, terminal = status == 'completed' or status == 'failed'}
   end
   run.steps[step_id] = step
   return step
@@ -20,7 +19,7 @@ end
 
 local function new_step(run, step_id, group, input)
   local step = {id = step_id, status = 'pending', attempt = 0, uncharged = '0', token = '', message = '', entry = '',
-    group = group, input = input, error = '0', retry_at = '0', started = '0', terminal = false}
+    group = group, input = input, error = '0', retry_at = '0', started = '0', started_now = false, terminal = false}
   run.steps[step_id] = step
   return step
 end
