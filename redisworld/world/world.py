@@ -20,18 +20,19 @@ import anyio
 import msgspec
 
 from redisworld import messages, scripts
-from redisworld.errors import InvalidInput, MalformedMessage, NamespaceMismatch, RunConflict, RunNotFound
+from redisworld.errors import InvalidInput, MalformedMessage, RunConflict, RunNotFound
 from redisworld.events import RunCreated
-from redisworld.keys import Partition, meta, partition_of
+from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
 from redisworld.runs import RunRow, Status, Step
-from redisworld.settings import DATA_VERSION, SPEC_VERSION, Settings
+from redisworld.settings import SPEC_VERSION, Settings
 from redisworld.values import Signature
 from redisworld.world.batching import Batcher
-from redisworld.world.connection import Connection, redacted
+from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
 from redisworld.world.endings import Endings
 from redisworld.world.handle import Run
+from redisworld.world.namespace import open_namespace
 from redisworld.world.queue import Queue, Stream, fields_of
 
 _START_PATIENCE_MS = 1_000
@@ -122,7 +123,7 @@ class World:
         settings.check()
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings))
-            partitions, redis_ms = await _open_namespace(connection, settings.partitions)
+            partitions, redis_ms = await open_namespace(connection, settings.partitions)
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
                 try:
@@ -135,7 +136,7 @@ class World:
 
     async def _restore_namespace(self) -> None:
         """Write the meta hash again after Redis lost it. Raises NamespaceMismatch if somebody else was faster."""
-        await _open_namespace(self.connection, len(self.partitions))
+        await open_namespace(self.connection, len(self.partitions))
 
     def partition(self, run_id: str) -> Partition:
         """The partition that a run belongs to."""
@@ -490,35 +491,3 @@ def _claim(reply: Sequence[Any]) -> Claim:
         return Claim(outcome=word, wait_ms=int(reply[1]))
     detail = reply[1].decode() if len(reply) > 1 else ""
     return Claim(outcome=word, detail=detail, step_id=reply[2].decode() if len(reply) > 2 else "")
-
-
-async def _open_namespace(connection: Connection, required: int | None) -> tuple[int, int]:
-    """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
-
-    Raises NamespaceMismatch.
-    """
-    settings, commands = connection.settings, connection.commands
-    wanted = required or (1 if connection.embedded else 4)
-    key = meta(settings.namespace)
-
-    async def call() -> Any:
-        pipeline = commands.pipeline(transaction=True)
-        pipeline.hsetnx(key, "partitions", wanted)
-        pipeline.hsetnx(key, "data_version", DATA_VERSION)
-        pipeline.hmget(key, "partitions", "data_version")
-        pipeline.time()
-        return (await pipeline.execute())[2:]
-
-    stored, (seconds, micros) = await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
-    partitions, version = (int(value) for value in stored)
-    where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
-    if required is not None and required != partitions:
-        raise NamespaceMismatch(
-            f"{where} has {partitions} partitions, but this process is set to {required}: "
-            f"set REDISWORLD_PARTITIONS={partitions} or leave it out"
-        )
-    if version > DATA_VERSION:
-        raise NamespaceMismatch(
-            f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it"
-        )
-    return partitions, seconds * 1_000 + micros // 1_000
