@@ -17,87 +17,38 @@
 -- @arg retention        ms a finished run stays
 -- @arg spec             spec version of messages
 -- @arg started_at       body time of a first pass that has read nothing, in ms, else ''
--- @arg items            each: step id name group target message input | inline id name group target message input token
---                       | wait id due | unwait id | seal group mode | assign step group | end kind code payload
+-- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what | not_found
 --          | broken why
--- @include partition clock types stats run steps delivery save msgpack messages wake groups finish
+-- @include partition clock types stats run steps delivery save msgpack messages wake groups finish items
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, retention, spec, started_at =
   unpack(ARGV, 1, 13)
-local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
 
 local run = open_run(run_id, clock(now))
 if run.broken then return {'broken', 'the row or log of this run has another type'} end
 if run.absent then return {'not_found'} end
-local done = redis.call('HGET', run.row, 'pass') or ''
-local done_pass, done_word, done_inline, done_at = string.match(done, '^(%S+) (%S+) (%d) (%d+)$')
+local done_pass, done_word, done_inline, done_at =
+  string.match(redis.call('HGET', run.row, 'pass') or '', '^(%S+) (%S+) (%d) (%d+)$')
 if done_pass == pass then return {done_word, done_inline, done_at} end
 if run.terminal then
   settle_if_held(stream, entry, consumer)
   save_deliveries()
   return {'gone', run.status}
 end
-if run.replayed_to ~= tonumber(replayed_to) then
+
+-- Others have committed, or written before a first pass that has read nothing: the body must see it first.
+local first_pass_late = started_at ~= '' and (run.status ~= 'pending' or tonumber(started_at) < run.last_at)
+if run.replayed_to ~= tonumber(replayed_to) or first_pass_late then
   if run.wake == message then return {'lost', '1'} end
   if not owns(run, message, entry_name(stream, entry)) then settle_if_held(stream, entry, consumer) end
   save_deliveries()
   return {'lost', '0'}
 end
 
-if started_at ~= '' and (run.status ~= 'pending' or tonumber(started_at) < run.last_at) then
-  return {'lost', run.wake == message and '1' or '0'} -- others have written; the body must see it
-end
-
--- Look at everything before the first write.
-local function readable(group)
-  return not grouped(group) or open_group(run, group)
-end
-
-local foreign = foreign_key('stats', 'hash', 'delayed', 'zset', 'nudge', 'stream', 'workflows' .. run.pin, 'stream',
+local items, refusal = read_items(run, 14, last == '1')
+refusal = refusal or foreign_key('stats', 'hash', 'delayed', 'zset', 'nudge', 'stream', 'workflows' .. run.pin, 'stream',
   'index:status:pending', 'zset', 'index:status:running', 'zset')
-if foreign then return foreign end
-local items, targets = {}, {}
-local at = 14
-while at <= #ARGV do
-  local op = ARGV[at]
-  if not SIZES[op] then return {'broken', 'unknown item ' .. op} end
-  local item = {op = op, id = ARGV[at + 1]}
-  if op == 'step' or op == 'inline' then
-    item.name, item.group, item.target = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-    item.message, item.input, item.token = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
-    if not targets[item.target] then
-      targets[item.target] = true
-      foreign = foreign_key(item.target, 'stream')
-      if foreign then return foreign end
-    end
-    if op == 'inline' and last ~= '1' then return {'broken', 'an inline item belongs into the last chunk'} end
-    local step = open_step(run, item.id)
-    if step then
-      local header = read_element(run, step.input)
-      local name = string.match(header, '^step_created %S+ %S+ %d+ (%S+)$')
-      if name ~= item.name then
-        return {'diverged', 'the log has step_created ' .. item.id .. ' ' .. (name or '?') .. ', the code asks for step ' .. item.name}
-      end
-      item.exists = true
-    end
-  else
-    item.a, item.b = ARGV[at + 2], ARGV[at + 3]
-    if op == 'seal' then
-      item.group = item.id
-    elseif op == 'assign' then
-      item.group = item.a
-    elseif op == 'end' then
-      foreign = foreign_key('expiring', 'zset', 'index:status:' .. string.sub(item.id, 5), 'zset')
-      if foreign then return foreign end
-    end
-  end
-  local step = (op == 'assign' or item.exists) and open_step(run, item.id)
-  if (item.group and not readable(item.group)) or (step and unreadable(run, step)) then
-    return {'broken', 'the state of step or join group ' .. item.id .. ' cannot be read'}
-  end
-  items[#items + 1] = item
-  at = at + SIZES[op]
-end
+if refusal then return refusal end
 
 if run.status == 'pending' then start_run_now(run, tonumber(started_at)) end
 
