@@ -65,6 +65,7 @@ _REFUSED_PREFIXES = (
     "CLUSTERDOWN",
     "OOM ",
     "LOADING",
+    "READONLY",
 )
 """Error replies by which a connection says "not now"; redis-py has classes, without the prefix, for most of them."""
 
@@ -95,27 +96,24 @@ def error_word(error: BaseException) -> str:
         return "readonly"
     if isinstance(error, (RedisConnectionError, OSError, AttributeError)):
         return "connection"
-    if isinstance(error, OutOfMemoryError):
+    if isinstance(error, OutOfMemoryError) or _reply_of(error).startswith("OOM"):
         return "oom"
     return "refused" if is_transient(error) else "reply"
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later: a lost connection, a timeout, or a refusal for now."""
-    if isinstance(
-        error, (RedisConnectionError, RedisTimeoutError, TimeoutError, OSError, BusyLoadingError, ReadOnlyError)
-    ):
-        return True
-    if isinstance(error, (ClusterError, AuthenticationError)):
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, *_REFUSED)):  # OSError: TimeoutError too
         return True
     if isinstance(error, AttributeError):  # redis-py 8 on a connection that died while it wrote
         return "writelines" in str(error) or "NoneType" in str(error)
-    if isinstance(error, _REFUSED):
-        return True
-    if isinstance(error, ResponseError):
-        text = str(error)
-        return text.startswith(_REFUSED_PREFIXES)
-    return False
+    return isinstance(error, ResponseError) and _reply_of(error).startswith(_REFUSED_PREFIXES)
+
+
+def _reply_of(error: BaseException) -> str:
+    """The error reply; Redis 6.2 wraps one that a command gave inside a script."""
+    text = str(error)
+    return text.rpartition(": -")[2] if text.startswith("Error running script") else text
 
 
 class _Packed:
