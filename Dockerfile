@@ -1,4 +1,4 @@
-# One image for every role: `docker run … worker app:wf`, `… runs list`, `… doctor`.
+# One image for every role: `docker run … worker app:wf`, `… start app:publish`, `… run show ID`.
 # To run your own workflows, build on top of it:
 #
 #     FROM redisworld

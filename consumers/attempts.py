@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -21,6 +22,9 @@ from redisworld.workflows import Step
 from redisworld.world import Completion, Delivery, Recorded, World
 
 log = logging.getLogger("redisworld")
+
+_LOGGED = 500
+"""Characters of an error in the log; the whole of it is in the run's event log."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +71,11 @@ class Attempts:
             )
         except Exception as error:  # the edge of user code
             completion = self._unsuccessful(a, error)
-        except (SystemExit, KeyboardInterrupt) as error:
-            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {type(error).__name__}"))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            asyncio.get_running_loop()  # raises where this coroutine itself is being closed
+            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {type(error).__name__}: {error}"))
         else:
             completion = self._completion(a, "completed", result)
         self._leases.rest(a.delivery)
@@ -97,26 +104,20 @@ class Attempts:
             try:
                 return await self._world.complete(completion)
             except RedisUnavailable:  # a lost reply is asked again, never turned into a retry of the body
+                if self._bodies.draining:
+                    raise
                 log.warning("outcome not recorded yet: run=%s step=%s", completion.run_id, completion.step_id)
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
-        payload = failures.encode(failures.describe(error))
+        info = failures.describe(error)
+        payload, text = failures.encode(info), str(info)[:_LOGGED]
         cause = "timeout" if isinstance(error, StepTimeout) else "error"
+        where = f"run={a.run_id} step={a.step_id} name={a.step.name} attempt={a.attempt}"
         if failures.is_fatal(error) or a.charged > a.step.max_retries:
-            log.info(
-                "step failed: run=%s step=%s name=%s attempt=%d %r", a.run_id, a.step_id, a.step.name, a.attempt, error
-            )
+            log.warning("step failed: %s %s", where, text)
             return self._completion(a, "failed", payload, cause=cause)
         delay_ms = _delay_ms(a, error)
-        log.info(
-            "step retrying: run=%s step=%s name=%s attempt=%d in=%dms %r",
-            a.run_id,
-            a.step_id,
-            a.step.name,
-            a.attempt,
-            delay_ms,
-            error,
-        )
+        log.info("step retrying: %s in=%dms %s", where, delay_ms, text)
         return self._retry(a, cause, payload, delay_ms)
 
     def _completion(self, a: Attempt, outcome: str, payload: bytes, *, cause: str = "") -> Completion:

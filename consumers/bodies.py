@@ -49,6 +49,11 @@ class Bodies:
             self._ended = anyio.Event()
             await self._ended.wait()
 
+    @property
+    def draining(self) -> bool:
+        """Whether bodies are being handed back."""
+        return self._draining
+
     def drain(self) -> None:
         """Cancel all bodies; each raises Drained where it is awaited."""
         self._draining = True

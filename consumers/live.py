@@ -33,6 +33,7 @@ class Live:
         self.started_at: int | None = None
         """Body time of a first pass, which its commit writes."""
         self.events = 0
+        self._last: bytes | None = None
         self._world = world
         self.instance = Instance(
             run_id=identity.run_id, workflow=workflow, input=data, at=at, max_payload=world.settings.max_payload
@@ -75,13 +76,30 @@ class Live:
         live.created_at = created.at
         return live
 
+    @property
+    def load_from(self) -> int:
+        """Index of the log element to load from: the last one seen comes again, to be compared."""
+        return self.instance.consumed - (self._last is not None)
+
+    def continues(self, loaded: Loaded) -> bool:
+        """Whether the log still begins with what the body has seen: a failover or a lost AOF tail makes it another."""
+        if loaded.replayed_to < self.replayed_to or loaded.length < self.instance.consumed:
+            return False
+        return self._last is None or loaded.elements[:1] == (self._last,)
+
+    def committed(self) -> None:
+        """The store holds what the body has asked for so far."""
+        self.instance.committed()
+        self.replayed_to = self.instance.consumed
+
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
-        elements: tuple[bytes, ...] | list[bytes] = loaded.elements
+        elements: tuple[bytes, ...] | list[bytes] = loaded.elements[self._last is not None :]
         while elements:
             for element in elements:
                 self.instance.deliver(events.parse(element))
+                self._last = element
                 self.events += 1
                 if self.instance.consumed == self.replayed_to:
                     self.instance.committed()  # what the last committed pass saw is what the store holds of groups

@@ -60,5 +60,7 @@ class Reader:
             deliveries = await self._world.queue.read(self._streams, count=1, block_ms=self._world.settings.block_ms)
             self._busy.extend(dict.fromkeys((delivery.partition, delivery.stream) for delivery in deliveries))
         self._health.read_done()
-        for delivery in deliveries:
+        for delivery in deliveries[:free]:
             self._accept(delivery)
+        for delivery in deliveries[free:]:  # one blocking read over many streams brings one of each
+            await self._world.give_back(delivery)

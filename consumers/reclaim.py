@@ -12,7 +12,7 @@ from collections.abc import Callable
 import anyio
 
 from consumers.slots import Slots
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.observe import MessageRead, observe
 from redisworld.world import Delivery, Stream, World
 
@@ -43,8 +43,8 @@ class Reclaimer:
         while not stopping():
             try:
                 await self.tick()
-            except RedisUnavailable as error:
-                log.debug("sweep failed: %s", error)
+            except (RedisUnavailable, MalformedMessage) as error:
+                log.warning("sweep failed, trying again: %s", error)
             await anyio.sleep(self._world.settings.reclaim_every_ms / 1000)
 
     async def tick(self) -> None:

@@ -6,15 +6,18 @@ exactly until then. Every worker does this; the script makes a repeat harmless.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
 
 import anyio
 
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.observe import TimersPromoted, observe
 from redisworld.world import World
+
+log = logging.getLogger("redisworld")
 
 _BATCH = 100
 _PAUSE_S = 0.5
@@ -35,7 +38,8 @@ class Timers:
             while not stopping():
                 try:
                     await self.tick()
-                except RedisUnavailable:
+                except (RedisUnavailable, MalformedMessage) as error:
+                    log.warning("timers not promoted, trying again: %s", error)
                     await anyio.sleep(_PAUSE_S)
                 # our own clock wakes to the millisecond; a blocking read's timeout is up to 100 ms late
                 with anyio.move_on_after(min(self._due.values()) - time.monotonic()):
@@ -50,7 +54,11 @@ class Timers:
             self._due[partition] = math.inf  # a nudge that comes while we ask puts 0 here, and is newer than the answer
             wait_ms: int | None = 0
             while wait_ms == 0:
-                wait_ms, late = await self._world.promote(partition, _BATCH)
+                try:
+                    wait_ms, late = await self._world.promote(partition, _BATCH)
+                except BaseException:
+                    self._due[partition] = 0.0  # ask again: nobody nudges for what is overdue already
+                    raise
                 if late:
                     observe(TimersPromoted(tuple(late)))
             longest = self._world.settings.timer_poll_ms

@@ -91,7 +91,10 @@ class Worker:
         """Work until ``stop``, then drain. Returns when nothing is held any more."""
         step_streams, workflow_streams = self._streams()
         slots = dict.fromkeys(step_streams, self._step_slots) | dict.fromkeys(workflow_streams, self._replay_slots)
-        await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
+        try:
+            await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
+        except RedisUnavailable as error:  # a full Redis refuses them; a reader makes what it misses
+            log.warning("groups not made yet: %s", error)
         readers = (
             Reader(self._world, step_streams, self._step_slots, self.health, self._accept),
             Reader(self._world, workflow_streams, self._replay_slots, self.health, self._accept),
@@ -142,6 +145,7 @@ class Worker:
         if self._bodies.running:
             log.warning("grace is over: handing back %d running bodies", self._bodies.running)
         self._bodies.drain()
+        self._world.connection.hurry()  # a drain must end, also without Redis
 
     async def _leave(self, streams: list[Stream]) -> None:
         for stream in streams:
@@ -184,7 +188,7 @@ class Worker:
     async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
         try:
             await bury(self._world, delivery, run_id=delivery.text("run"), reason="undecodable", detail=str(error))
-        except RedisUnavailable as outage:
+        except (RedisUnavailable, MalformedMessage) as outage:
             log.warning("not buried yet: entry=%s %s", delivery.entry_id, outage)
 
     async def _process(self, delivery: Delivery) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,9 +24,9 @@ from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.events import EventKind
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage, moved
 from redisworld.observe import MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
-from redisworld.replay import Pass
+from redisworld.replay import Failed, Pass
 from redisworld.runs import RunRow
-from redisworld.workflows import Workflow, Workflows
+from redisworld.workflows import Step, Workflow, Workflows
 from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, World
 
 log = logging.getLogger("redisworld")
@@ -133,7 +134,7 @@ class Orchestrator:
                     live.close()
                     live = None
                 loaded = await self._world.load(
-                    job.delivery, job.run_id, job.message.message_id, start=live.instance.consumed if live else 0
+                    job.delivery, job.run_id, job.message.message_id, start=live.load_from if live else 0
                 )
                 if loaded.outcome != "loaded":
                     await self._nothing_to_load(job, loaded)
@@ -142,6 +143,10 @@ class Orchestrator:
                     return
                 if loaded.owned:
                     answer = await self._run_owned(job, loaded)
+                    continue
+                if live is not None and not live.continues(loaded):
+                    log.warning("the log is not the one replayed so far, starting from it: run=%s", job.run_id)
+                    answer = "lost"
                     continue
                 live = live or Live.cold(self._world, job.message, job.workflow, loaded)
                 await live.feed(loaded)
@@ -161,22 +166,26 @@ class Orchestrator:
         """Commit what the body asks for, and run an inline step."""
         started, asked = time.monotonic(), live.instance.commands()
         inline = self._choose_inline(job, asked)
-        answer = await self._send(job, live, asked, inline)
-        observe(
-            PassCommitted(
-                job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
+        async with self._slot(job if inline else None):  # taken before the step starts, so that it never waits for one
+            answer = await self._send(job, live, asked, inline)
+            observe(
+                PassCommitted(
+                    job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
+                )
             )
-        )
+            if answer.inline and inline is not None:
+                live.committed()
+                return await self._run_inline(job, live, inline, answer)
         match answer.outcome:
             case "committed" | "again":
-                live.instance.committed()
-                if answer.inline and inline is not None:
-                    return await self._run_inline(job, live, inline, answer)
+                live.committed()
                 return "load" if answer.outcome == "again" else "settled"
             case "ended":
                 status = status_of(asked.outcome)
                 observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
-                log.info("run %s: run=%s workflow=%s", status, job.run_id, job.workflow.name)
+                error = asked.outcome.error if isinstance(asked.outcome, Failed) else ""
+                level = logging.WARNING if error else logging.INFO
+                log.log(level, "run %s: run=%s workflow=%s %s", status, job.run_id, job.workflow.name, str(error)[:500])
             case "lost":
                 log.debug("another pass committed first: run=%s", job.run_id)
                 return "lost" if answer.detail == "1" else "settled"
@@ -260,7 +269,11 @@ class Orchestrator:
             may_replay=True,
             step_name=name,
         )
-        claim = await self._world.claim(item)
+        async with self._slot(job):
+            return await self._claim_owned(job, loaded, step, item)
+
+    async def _claim_owned(self, job: _Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> _Next:
+        claim, name = await self._world.claim(item), step.name
         observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
         if claim.outcome != "started":
             log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
@@ -291,17 +304,22 @@ class Orchestrator:
         )
 
     async def _finish_inline(self, job: _Job, attempt: Attempt) -> _Next:
-        if job.is_wake:
-            self._step_slots.hold()
-            try:
-                with self._replay_slots.lent():  # wakes go on while a body runs
-                    async with self._step_slots.turn():
-                        recorded = await self._attempts.run(attempt)
-            finally:
-                self._step_slots.release()
-        else:  # a step message came with a step slot
+        with self._replay_slots.lent() if job.is_wake else nullcontext():  # wakes go on while a body runs
             recorded = await self._attempts.run(attempt)
         return "load" if recorded.detail == "responsible" else "settled"
+
+    @asynccontextmanager
+    async def _slot(self, job: _Job | None) -> AsyncIterator[None]:
+        """A step slot for an inline step of a wake; a step message came with one."""
+        if job is None or not job.is_wake:
+            yield
+            return
+        self._step_slots.hold()
+        try:
+            async with self._step_slots.turn():
+                yield
+        finally:
+            self._step_slots.release()
 
     async def _name_of(self, job: _Job, loaded: Loaded) -> str:
         elements, start = list(loaded.elements), 0

@@ -79,15 +79,18 @@ def settings_of(arguments: argparse.Namespace, **overrides: Any) -> Settings:
 
 
 @asynccontextmanager
-async def connected(arguments: argparse.Namespace) -> AsyncIterator[World]:
-    """The namespace a command was given. Raises InvalidInput for the embedded Redis, which ends with the command."""
+async def connected(arguments: argparse.Namespace, *, create: bool = True) -> AsyncIterator[World]:
+    """The namespace a command was given. Raises InvalidInput for the embedded Redis, which ends with the command.
+
+    Without ``create`` a namespace that does not exist is an error, not made: a look must not write.
+    """
     settings = settings_of(arguments)
     if settings.url.startswith(EMBEDDED_URL):
         raise InvalidInput(
             f"{EMBEDDED_URL} lives inside one process and nobody else can reach it: "
             "give the URL of a Redis with --url, or try 'redisworld demo'"
         )
-    async with World.connect(settings=settings) as world:
+    async with World.connect(settings=settings, create=create) as world:
         yield world
 
 

@@ -96,7 +96,7 @@ def _add_result(verbs: Any) -> None:
 
 
 async def _show(arguments: argparse.Namespace) -> int:
-    async with connected(arguments) as world:
+    async with connected(arguments, create=False) as world:
         story = await read_story(world, arguments.run_id, keep=None if arguments.all else _SHOWN)
     print(as_json(as_object(story)) if arguments.json else as_text(story, whole_payloads=arguments.payloads))
     return 0
@@ -105,7 +105,7 @@ async def _show(arguments: argparse.Namespace) -> int:
 async def _end(arguments: argparse.Namespace, *, terminate: bool) -> int:
     if terminate and not arguments.yes:
         raise InvalidInput("terminate ends the run at once and cannot be taken back: add --yes, or use 'run cancel'")
-    async with connected(arguments) as world:
+    async with connected(arguments, create=False) as world:
         run = Run(world, arguments.run_id)
         status = await (run.terminate(arguments.reason) if terminate else run.cancel(arguments.reason))
     if status in (Status.COMPLETED, Status.FAILED):
@@ -118,7 +118,7 @@ async def _end(arguments: argparse.Namespace, *, terminate: bool) -> int:
 
 
 async def _result(arguments: argparse.Namespace) -> int:
-    async with connected(arguments) as world:
+    async with connected(arguments, create=False) as world:
         result = await result_of(Run(world, arguments.run_id), timeout_ms=arguments.timeout)
     answer = {"run_id": arguments.run_id, "status": "completed", "result": result}
     print(as_json(answer if arguments.json else result))

@@ -31,7 +31,7 @@ def as_object(story: Story) -> dict[str, Any]:
 def as_text(story: Story, *, whole_payloads: bool) -> str:
     """Header, steps, open waits, log."""
     created = story.row.created_at
-    parts = [_header(story.row)]
+    parts = [_header(story.row, story.key)]
     if story.steps:
         head = ("STEP", "NAME", "STATUS", "ATTEMPT", "STARTED", "TOOK", "RETRY AT")
         parts.append(_before(story.steps_before, "steps") + table(head, [_step_row(s, created) for s in story.steps]))
@@ -41,10 +41,24 @@ def as_text(story: Story, *, whole_payloads: bool) -> str:
     log_head = ("NR", "AT", "EVENT", "ID", "ATTEMPT", "DETAIL")
     rows = [_event_row(entry, created, longest) for entry in story.entries]
     parts.append(_before(story.entries_before, "events") + table(log_head, rows))
+    if whole_payloads:
+        parts += [_traceback(entry) for entry in story.entries if isinstance(entry.payload, ErrorInfo)]
     return "\n\n".join(parts)
 
 
-def _header(row: RunRow) -> str:
+def _traceback(entry: Entry) -> str:
+    """What the log says of an error, whole."""
+    error: ErrorInfo | None = entry.payload
+    lines = [f"event {entry.number}: {error}"]
+    while error is not None:
+        lines.append((error.traceback or "").rstrip())
+        error = error.cause
+        if error is not None:
+            lines.append(f"caused by {error}")
+    return "\n".join(line for line in lines if line)
+
+
+def _header(row: RunRow, key: str) -> str:
     took = f"  (took {length(row.finished_at - row.created_at)})" if row.finished_at else ""
     facts = (
         ("run", row.run_id),
@@ -55,7 +69,8 @@ def _header(row: RunRow) -> str:
         ("started", iso(row.started_at)),
         ("finished", iso(row.finished_at) + took),
         ("wake", row.wake or "-"),
-        ("log", f"{row.log_length} events, {row.replayed_to} replayed"),
+        ("log", f"{row.log_length} events" + ("" if row.status.terminal else f", {row.replayed_to} replayed")),
+        ("key", key),
     )
     return "\n".join(f"{name:<11} {value}" for name, value in facts)
 

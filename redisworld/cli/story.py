@@ -41,6 +41,8 @@ class Story(msgspec.Struct, kw_only=True):
     """A run. ``entries`` and ``steps`` may be only the last ones; the ``*_before`` say how many are left out."""
 
     row: RunRow
+    key: str
+    """Of the run row in Redis."""
     steps: list[StepStory]
     steps_before: int
     waits: dict[str, int]
@@ -70,6 +72,7 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
     shown = ordered if keep is None else ordered[-keep:]
     return Story(
         row=row,
+        key=world.partition(run_id).run(run_id),
         steps=shown,
         steps_before=len(ordered) - len(shown),
         waits={} if row.status.terminal else waits,  # the end of a run releases its waits without an event each

@@ -60,10 +60,9 @@ def _add_work_options(parser: Parser) -> None:
     parser.add_argument(
         "--queue",
         metavar="NAME",
-        nargs="+",
-        action="extend",
-        help="named queues to serve besides the default one (default: all the application names); "
-        "the variable holds them separated by commas [REDISWORLD_QUEUE]",
+        action="append",
+        help="a named queue to serve besides the default one; may be repeated, or hold several separated by commas "
+        "(default: all the application names) [REDISWORLD_QUEUE]",
     )
     add_setting(
         parser, "--lease", "lease_ms", "how long a delivery is held without renewal (default: 30s)", type=duration_ms
@@ -135,7 +134,8 @@ def _worker(arguments: argparse.Namespace) -> int:
 def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
     """The named queues to serve. Raises InvalidInput for one that no step of the application uses."""
     known = {step.queue for step in app.steps.values()} - {""}
-    named = asked or [name.strip() for name in (from_environment("queue") or "").split(",") if name.strip()]
+    texts = asked or [from_environment("queue") or ""]
+    named = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     if unknown := sorted(set(named) - known):
         has = f"its queues are {', '.join(sorted(known))}" if known else "it has no named queues"
         raise InvalidInput(f"no step of the application uses queue {', '.join(map(repr, unknown))}; {has}")

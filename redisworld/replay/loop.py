@@ -210,8 +210,8 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _run(self, handle: asyncio.Handle) -> None:
-        # asyncio raises SystemExit past the loop; it also ended its task, and must not end the worker.
-        with contextlib.suppress(SystemExit):
+        # asyncio raises these past the loop; they also ended their task, and must not end the worker.
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
             handle._run()
 
     @contextlib.contextmanager

@@ -27,12 +27,11 @@ local function started(run, step, known)
 end
 
 local function lives(name)
-  local entry, stream = string.match(name, '^([^/]+)/?(.*)$')
-  if not entry then return false end
-  local key = TAG .. (stream == '' and 'steps' or stream)
-  local pending = redis.pcall('XPENDING', key, GROUP, entry, entry, 1)
+  local entry, stream = entry_of(name)
+  if entry == '' then return false end
+  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1)
   if pending.err or #pending == 0 then return false end
-  return #redis.call('XRANGE', key, entry, entry) > 0 -- one that was deleted can be claimed by nobody
+  return #redis.call('XRANGE', TAG .. stream, entry, entry) > 0 -- one that was deleted can be claimed by nobody
 end
 
 -- The step runs: whether somebody else may be running it. The caller holds its own delivery. Another entry of the

@@ -12,6 +12,7 @@
 -- @include partition types stats delivery
 local consumer, stream, lease, cursor, limit, ticket = unpack(ARGV)
 
+redis.call('HDEL', TAG .. 'stats', '') -- first: under OOM a script may write on after an allowed write
 local foreign = foreign_key('stats', 'hash')
 if foreign then return foreign end
 local holder_key = TAG .. 'reclaim:' .. stream

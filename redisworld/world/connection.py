@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -66,6 +68,8 @@ _REFUSED_PREFIXES = (
     "OOM ",
     "LOADING",
     "READONLY",
+    "The user executing the script can't run",  # NOPERM inside a script
+    "ACL failure in script",
 )
 """Error replies by which a connection says "not now"; redis-py has classes, without the prefix, for most of them."""
 
@@ -77,11 +81,18 @@ log = logging.getLogger("redisworld")
 
 def redacted(url: str) -> str:
     """The URL without its password, for people."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    scheme = url.partition("://")[0]
+    try:
+        parts = urlsplit(url)
+        netloc, password = parts.netloc, parts.password
+    except ValueError:
+        return f"{scheme}://***"
+    if "@" in parts.path + parts.query + parts.fragment:  # a password with '/', '?' or '#' in it
+        return f"{scheme}://***"
+    if password:
+        netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
+    query = re.sub(r"(^|&)(password|username)=[^&]*", r"\1\2=***", parts.query)
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 def error_word(error: BaseException) -> str:
@@ -111,9 +122,11 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _reply_of(error: BaseException) -> str:
-    """The error reply; Redis 6.2 wraps one that a command gave inside a script."""
+    """The error reply itself: Redis 6.2 wraps one that came up in a script, redis-py one of a pipeline."""
     text = str(error)
-    return text.rpartition(": -")[2] if text.startswith("Error running script") else text
+    if text.startswith("Error running script"):
+        return text.rpartition(": -")[2]
+    return text.partition("caused error: ")[2].lstrip("('\"") if text.startswith("Command #") else text
 
 
 class _Packed:
@@ -139,19 +152,35 @@ class Connection:
         self._slots = asyncio.Semaphore(_COMMANDS_AT_ONCE)
         self._server: Any = None
         self._warned = 0.0
+        self._most_patience = math.inf
 
     async def __aenter__(self) -> Connection:
         self.commands = self._client(_COMMANDS_AT_ONCE + 4)
         self.reader = self._client(64)
         try:
-            await self.run("ping", self.commands.ping, patience_ms=0)
-        except ResponseError as error:  # Redis is there and says no: a database that does not exist
-            await self.__aexit__()
-            raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses this URL: {error}") from error
+            await self._greet()
         except BaseException:
             await self.__aexit__()
             raise
         return self
+
+    async def _greet(self) -> None:
+        """Raises RedisUnavailable where nobody answers, InvalidInput where Redis cannot serve us."""
+        try:
+            await self.run("ping", self.commands.ping, patience_ms=0)
+        except ResponseError as error:  # Redis is there and says no: a database that does not exist
+            raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses this URL: {error}") from error
+        if self.embedded:
+            return
+        try:
+            server = await self.run("info", lambda: self.commands.info("server"), patience_ms=0)
+        except RedisUnavailable:
+            return  # an ACL without INFO is fine
+        if server.get("redis_mode") == "cluster":
+            raise InvalidInput(
+                f"Redis at {redacted(self.settings.url)} runs in cluster mode, which is not supported yet: "
+                "use one primary, with replicas if you like"
+            )
 
     async def __aexit__(self, *_: object) -> None:
         await self.commands.aclose()
@@ -203,6 +232,10 @@ class Connection:
         client = fakeredis.FakeAsyncRedis if asynchronous else fakeredis.FakeRedis
         return client(server=self._server)
 
+    def hurry(self) -> None:
+        """From now on give up on an unavailable Redis within a second: the process ends."""
+        self._most_patience = 1.0
+
     async def run(
         self,
         op: str,
@@ -216,7 +249,7 @@ class Connection:
         Raises RedisUnavailable when patience is over; other error replies come through as they are.
         """
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
-        give_up = time.monotonic() + patience
+        began = time.monotonic()
         attempt = 0
         while True:
             started = time.perf_counter()
@@ -229,7 +262,7 @@ class Connection:
                     raise
                 attempt += 1
                 pause = min(0.05 * 2 ** min(attempt, 6), 2.0) * random.uniform(0.5, 1.0)
-                if time.monotonic() + pause > give_up:
+                if time.monotonic() + pause > began + min(patience, self._most_patience):
                     raise RedisUnavailable(
                         f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
                     ) from error

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisworld.errors import NamespaceMismatch
+from redisworld.errors import InvalidInput, NamespaceMismatch
 from redisworld.keys import meta
 from redisworld.settings import DATA_VERSION
 from redisworld.world.connection import Connection, redacted
 
 
-async def open_namespace(connection: Connection, required: int | None) -> tuple[int, int]:
+async def open_namespace(connection: Connection, required: int | None, *, create: bool) -> tuple[int, int]:
     """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
 
-    Raises NamespaceMismatch.
+    Reads only, where the namespace exists: a full Redis must not lock out those who free memory. Raises
+    NamespaceMismatch, and InvalidInput where there is no such namespace and it is not to be made.
     """
-    settings, commands = connection.settings, connection.commands
-    wanted = required or (1 if connection.embedded else 4)
-    key = meta(settings.namespace)
-
-    async def call() -> Any:
-        pipeline = commands.pipeline(transaction=True)
-        pipeline.hsetnx(key, "partitions", wanted)
-        pipeline.hsetnx(key, "data_version", DATA_VERSION)
-        pipeline.hmget(key, "partitions", "data_version")
-        pipeline.time()
-        return (await pipeline.execute())[2:]
-
-    stored, (seconds, micros) = await connection.run("open_namespace", call, patience_ms=settings.redis_timeout_ms)
-    partitions, version = (int(value) for value in stored)
+    settings = connection.settings
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
+    stored, (seconds, micros) = await _read(connection)
+    if None in stored:
+        if not create:
+            raise InvalidInput(f"there is no {where}: nothing has been started in it yet")
+        stored, _ = await _write(connection, required or (1 if connection.embedded else 4))
+    try:
+        partitions, version = (int(value) for value in stored)
+    except ValueError as error:
+        raise NamespaceMismatch(f"{where} cannot be read: {meta(settings.namespace)} holds {stored}") from error
     if required is not None and required != partitions:
         raise NamespaceMismatch(
             f"{where} has {partitions} partitions, but this process is set to {required}: "
@@ -40,3 +37,29 @@ async def open_namespace(connection: Connection, required: int | None) -> tuple[
             f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it"
         )
     return partitions, seconds * 1_000 + micros // 1_000
+
+
+async def _read(connection: Connection) -> Any:
+    key = meta(connection.settings.namespace)
+
+    async def call() -> Any:
+        pipeline = connection.commands.pipeline(transaction=False)
+        pipeline.hmget(key, "partitions", "data_version")
+        pipeline.time()
+        return await pipeline.execute()
+
+    return await connection.run("open_namespace", call, patience_ms=connection.settings.redis_timeout_ms)
+
+
+async def _write(connection: Connection, partitions: int) -> Any:
+    """Fix the partition count, unless somebody else is faster; what is stored then."""
+    key = meta(connection.settings.namespace)
+
+    async def call() -> Any:
+        pipeline = connection.commands.pipeline(transaction=True)
+        pipeline.hsetnx(key, "partitions", partitions)
+        pipeline.hsetnx(key, "data_version", DATA_VERSION)
+        return await pipeline.execute()
+
+    await connection.run("open_namespace", call, patience_ms=connection.settings.redis_timeout_ms)
+    return await _read(connection)

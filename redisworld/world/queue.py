@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from redisworld.keys import GROUP, Partition
 from redisworld.observe import GroupRecreated, observe
-from redisworld.world.connection import Connection
+from redisworld.world.connection import Connection, is_transient
 from redisworld.world.deliveries import Delivery
 
 Stream = tuple[Partition, str]
@@ -52,6 +52,8 @@ class Queue:
             key = key_of(stream)
 
             async def create(key: str = key) -> bool:
+                if await self._has_group(key):  # a full Redis refuses to create even what exists
+                    return False
                 try:
                     await self._connection.commands.xgroup_create(key, GROUP, id="0", mkstream=True)
                 except ResponseError as error:
@@ -60,8 +62,18 @@ class Queue:
                     return False
                 return True
 
-            if await self._connection.run("create_group", create) and lost:
+            patience_ms = self._connection.settings.redis_timeout_ms
+            if await self._connection.run("create_group", create, patience_ms=patience_ms) and lost:
                 observe(GroupRecreated(stream[1]))
+
+    async def _has_group(self, key: str) -> bool:
+        try:
+            groups = await self._connection.commands.xinfo_groups(key)
+        except ResponseError as error:
+            if is_transient(error):
+                raise
+            return False  # no such stream
+        return any(_text(group["name"]) == GROUP for group in groups)
 
     async def read(self, streams: list[Stream], *, count: int, block_ms: int | None = None) -> list[Delivery]:
         """New deliveries: at most ``count`` of each stream. Blocks when ``block_ms`` is given and all are empty.

@@ -111,8 +111,10 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, url: str | None = None, *, settings: Settings | None = None) -> AsyncIterator[World]:
-        """Connect to a namespace, and make it if it is new.
+    async def connect(
+        cls, url: str | None = None, *, settings: Settings | None = None, create: bool = True
+    ) -> AsyncIterator[World]:
+        """Connect to a namespace, and make it if it is new (with ``create=False``: raise InvalidInput).
 
         ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. Raises InvalidInput,
         RedisUnavailable, and NamespaceMismatch for a namespace with another partition count or newer data.
@@ -123,7 +125,7 @@ class World:
         settings.check()
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings))
-            partitions, redis_ms = await open_namespace(connection, settings.partitions)
+            partitions, redis_ms = await open_namespace(connection, settings.partitions, create=create)
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
                 try:
@@ -136,7 +138,7 @@ class World:
 
     async def _restore_namespace(self) -> None:
         """Write the meta hash again after Redis lost it. Raises NamespaceMismatch if somebody else was faster."""
-        await open_namespace(self.connection, len(self.partitions))
+        await open_namespace(self.connection, len(self.partitions), create=True)
 
     def partition(self, run_id: str) -> Partition:
         """The partition that a run belongs to."""
@@ -181,13 +183,13 @@ class World:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
         s = self.settings
         root = root_run_id or run_id
-        created = RunCreated(input=payload, deployment_id=s.deployment, root_run_id=root)
+        created = RunCreated(input=payload, deployment_id=s.deployment, root_run_id=root_run_id or None)
         first = WorkflowMessage(
             message_id=START_MESSAGE,
             run_id=run_id,
             workflow_name=workflow,
             reason="start",
-            run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root)
+            run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root_run_id or None)
             if len(payload) <= s.step_input_limit
             else None,
             requested_at=time.time_ns() // 1_000_000,
@@ -241,7 +243,7 @@ class World:
         partition = self.partition(run_id)
 
         async def call() -> Any:
-            pipeline = self.connection.commands.pipeline(transaction=True)
+            pipeline = self.connection.commands.pipeline(transaction=False)  # a full Redis refuses MULTI
             pipeline.hmget(partition.run(run_id), _ROW)
             pipeline.llen(partition.log(run_id))
             return await pipeline.execute()
@@ -407,6 +409,11 @@ class World:
             "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, *args
         )
         return _word(reply) == "moved"
+
+    async def give_back(self, delivery: Delivery) -> bool:
+        """Put a delivery back into its stream, bytes as they are; False if this consumer holds it no more."""
+        again = Outgoing.again(delivery, body=delivery.fields.get("msg", b""), message_id="")
+        return await self.move(delivery, again, old_id="", target=delivery.stream)
 
     async def settle(self, delivery: Delivery) -> bool:
         """Acknowledge and delete a delivery; False if this consumer holds it no more."""

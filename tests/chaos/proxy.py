@@ -102,7 +102,7 @@ class Proxy:
         return self._arm("request", needles, times)
 
     def lose_answer(self, *needles: bytes, times: int = 1) -> _Fault:
-        """The next *reply* with these bytes is lost and the connection reset: a blocking read that brought something."""
+        """The next *reply* with these bytes is lost, and the connection reset: for blocking reads."""
         return self._arm("answer", needles, times)
 
     def swallow_reply(self, *needles: bytes, times: int = 1) -> _Fault:

@@ -18,7 +18,7 @@ from redisworld.events import EventKind
 from redisworld.spawn import private_redis
 from tests.apps import chaos_app
 from tests.chaos import invariants
-from tests.chaos.processes import Workers, running
+from tests.chaos.processes import Workers, eventually, running
 from tests.chaos.proxy import Proxy, preload, proxy, script
 from tests.chaos.watching import logged, notes, settled
 
@@ -195,9 +195,7 @@ async def test_a_lost_hand_back_is_handed_back_once(bare: Place, world: World, w
     other = bare.workers.start(app="tests.chaos.test_faults_replies:ignorant", lease_ms=60_000)
     try:
         run = await world.start(chaos_app.two_notes, run_id=run_id)
-        deadline = time.monotonic() + 5
-        while not fault.hits and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: fault.hits, timeout=5)
         await asyncio.sleep(0.5)
     finally:
         other.kill()

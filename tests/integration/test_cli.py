@@ -319,6 +319,7 @@ def test_ctrl_c_while_waiting_is_quiet_and_exit_code_130(redis_url: str) -> None
     waiting = subprocess.Popen(
         [sys.executable, "-m", "redisworld", "start", f"{APP}:patient", "--wait", "--url", redis_url],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  # no threads here
     )  # fmt: skip
     with waiting:
         assert waiting.stdout is not None

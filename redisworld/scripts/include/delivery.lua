@@ -5,12 +5,17 @@ local settled = {} -- entries to acknowledge and delete, by stream: one command 
 local batch = {} -- set by the commands that take batches: size, first and last entry
 local held = {} -- what the look at a batch has found, by stream
 
+-- A stream or group that is gone holds nothing; any other refusal is the call's.
+local function pending_of(stream, first, last, most, consumer)
+  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, first, last, most, consumer)
+  if not pending.err then return pending end
+  if string.find(pending.err, 'NOGROUP', 1, true) or string.find(pending.err, 'WRONGTYPE', 1, true) then return {} end
+  return redis.call('XPENDING', TAG .. stream, GROUP, first, last, most, consumer)
+end
+
 local function look_at(stream, consumer)
   local found = {}
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, batch.first, batch.last, batch.size, consumer)
-  if not pending.err then
-    for i = 1, #pending do found[pending[i][1]] = true end
-  end
+  for _, entry in ipairs(pending_of(stream, batch.first, batch.last, batch.size, consumer)) do found[entry[1]] = true end
   return found
 end
 
@@ -20,8 +25,7 @@ local function holds(stream, entry, consumer)
     if not held[stream] then held[stream] = look_at(stream, consumer) end
     if held[stream][entry] then return true end -- an entry out of order is looked for on its own
   end
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1, consumer)
-  return not pending.err and #pending > 0
+  return #pending_of(stream, entry, entry, 1, consumer) > 0
 end
 
 local function settle(stream, entry)

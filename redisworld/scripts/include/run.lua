@@ -8,7 +8,9 @@ local function open_run(run_id, now)
   run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, names = {}, elements = {}, steps = {}, groups = {}}
   local read = redis.pcall('HMGET', run.row, 'status', 'last_at', 'wake', 'woken_at', 'replayed_to', 'workflow', 'pin', 'created_at')
   local length = redis.pcall('LLEN', run.log)
-  if read.err or type(length) ~= 'number' then
+  local refused = read.err or (type(length) == 'table' and length.err)
+  if refused and not string.find(refused, 'WRONGTYPE', 1, true) then redis.call('HMGET', run.row, 'status') end -- raises
+  if refused then
     run.broken = true
   elseif not read[1] then
     run.absent = true
