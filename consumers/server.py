@@ -38,9 +38,7 @@ class Server:
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)
         except (OSError, OverflowError) as error:
-            raise InvalidInput(
-                f"cannot serve metrics on {host}:{port}, port 0 takes a free one: {error}"
-            ) from error
+            raise InvalidInput(f"cannot serve metrics on {host}:{port}, port 0 takes a free one: {error}") from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 

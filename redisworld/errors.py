@@ -5,6 +5,7 @@ RedisworldError
 │   ├── InvalidArguments    arguments do not fit the signature
 │   ├── InvalidValue        a value would not survive the round trip, or is too big
 │   └── NotRegistered       no such workflow or step in this registry
+├── NamespaceNotFound       nothing has been started in this namespace yet
 ├── NamespaceMismatch       the namespace was made with another partition count or data version
 ├── RedisUnavailable        Redis did not answer, or refused for now: the call may be repeated
 ├── RunNotFound             no such run (never started, or past its retention)
@@ -48,6 +49,10 @@ class InvalidValue(InvalidInput):
 
 class NotRegistered(InvalidInput):
     """The registry knows no workflow or step of that name."""
+
+
+class NamespaceNotFound(RedisworldError):
+    """There is no such namespace, and it was not to be made."""
 
 
 class NamespaceMismatch(RedisworldError):

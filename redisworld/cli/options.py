@@ -82,7 +82,7 @@ def settings_of(arguments: argparse.Namespace, **overrides: Any) -> Settings:
 async def connected(arguments: argparse.Namespace, *, create: bool = True) -> AsyncIterator[World]:
     """The namespace a command was given. Raises InvalidInput for the embedded Redis, which ends with the command.
 
-    Without ``create`` a namespace that does not exist is an error, not made: a look must not write.
+    Without ``create`` a namespace that does not exist is NamespaceNotFound, not made: a look must not write.
     """
     settings = settings_of(arguments)
     if settings.url.startswith(EMBEDDED_URL):

@@ -92,6 +92,8 @@ def redacted(url: str) -> str:
     if password:
         netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
     query = re.sub(r"(^|&)(password|username)=[^&]*", r"\1\2=***", parts.query)
+    if (netloc, query) == (parts.netloc, parts.query):
+        return url
     return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 

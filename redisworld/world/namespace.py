@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redisworld.errors import InvalidInput, NamespaceMismatch
+from redisworld.errors import NamespaceMismatch, NamespaceNotFound
 from redisworld.keys import meta
 from redisworld.settings import DATA_VERSION
 from redisworld.world.connection import Connection, redacted
@@ -14,14 +14,14 @@ async def open_namespace(connection: Connection, required: int | None, *, create
     """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
 
     Reads only, where the namespace exists: a full Redis must not lock out those who free memory. Raises
-    NamespaceMismatch, and InvalidInput where there is no such namespace and it is not to be made.
+    NamespaceMismatch, and NamespaceNotFound where there is none and it is not to be made.
     """
     settings = connection.settings
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
     stored, (seconds, micros) = await _read(connection)
     if None in stored:
         if not create:
-            raise InvalidInput(f"there is no {where}: nothing has been started in it yet")
+            raise NamespaceNotFound(f"there is no {where}: nothing has been started in it yet")
         stored, _ = await _write(connection, required or (1 if connection.embedded else 4))
     try:
         partitions, version = (int(value) for value in stored)

@@ -114,7 +114,7 @@ class World:
     async def connect(
         cls, url: str | None = None, *, settings: Settings | None = None, create: bool = True
     ) -> AsyncIterator[World]:
-        """Connect to a namespace, and make it if it is new (with ``create=False``: raise InvalidInput).
+        """Connect to a namespace, and make it if it is new (with ``create=False``: raise NamespaceNotFound).
 
         ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. Raises InvalidInput,
         RedisUnavailable, and NamespaceMismatch for a namespace with another partition count or newer data.

@@ -24,7 +24,7 @@ from redisworld.world import Recorded
 from redisworld.world.connection import Connection
 
 _BACKGROUND = frozenset(
-    {"ping", "open_namespace", "create_group", "consumers", "reclaim_stale", "wait_nudge", "promote_due",
+    {"ping", "info", "open_namespace", "create_group", "consumers", "reclaim_stale", "wait_nudge", "promote_due",
      "remove_consumer", "reap_expired"}
 )  # fmt: skip
 """Calls a worker makes whether or not there is a run: killing at one is killing between two others."""

@@ -182,7 +182,11 @@ def test_an_unknown_run_is_one_line_and_exit_code_1(
     capsys: pytest.CaptureFixture[str], redis_url: str, arguments: list[str]
 ) -> None:
     code, line = refusal(capsys, "run", *arguments, "nobody", "--url", redis_url)
+    assert code == 1
+    assert "there is no namespace 'default'" in line  # and looking for a run has not made one
 
+    answer(capsys, "start", f"{APP}:patient", "--url", redis_url)
+    code, line = refusal(capsys, "run", *arguments, "nobody", "--url", redis_url)
     assert code == 1
     assert "there is no run 'nobody'" in line
 
@@ -192,7 +196,7 @@ def test_a_run_id_of_another_workflow_is_refused(capsys: pytest.CaptureFixture[s
 
     code, line = refusal(capsys, "start", f"{APP}:failing", "--run-id", "r1", "--url", redis_url)
 
-    assert code == 1
+    assert code == 2  # repeating it will never help
     assert "belongs to a run of workflow 'patient'" in line
 
 
