@@ -32,7 +32,8 @@ local function finish_run(run, status, code, payload, retention_ms)
   set_field(run, 'finished_event', number)
   if code ~= '' then set_field(run, 'code', code) end
   run.wake = ''
-  set_field(run, 'wake', '')
+  -- nobody continues it: what is kept for days is kept small
+  for _, field in ipairs({'wake', 'woken_at', 'replayed_to'}) do set_field(run, field, false) end
   run.expire_ms = retention_ms + BACKSTOP_MS
   redis.call('ZADD', TAG .. 'expiring', run.at + retention_ms, run.id)
   count('runs_' .. status)
