@@ -49,7 +49,7 @@ class StepConsumer:
             token=self._world.next_token(),
             message_id=message.message_id,
             delivery=delivery,
-            attempts_allowed=step.max_retries + 1,
+            attempts_allowed=step.max_attempts,
             may_replay=may_replay,
             step_name=message.step_name,
             input=message.step_input,

@@ -265,7 +265,7 @@ class Orchestrator:
             token=self._world.next_token(),
             message_id=job.message.message_id,
             delivery=job.delivery,
-            attempts_allowed=step.max_retries + 1,
+            attempts_allowed=step.max_attempts,
             may_replay=True,
             step_name=name,
         )
