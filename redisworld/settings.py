@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Runs replayed at once in one worker; a replay is CPU work, the rest is waiting for Redis."""
 
     max_inline_steps: int = 1
-    """Steps of a pass that the replaying worker runs itself. 0 sends every step through the queue."""
+    """Steps of a pass that the replaying worker runs itself: 1, or 0 to send every step through the queue."""
 
     lease_ms: int = 30_000
     """How long a delivery is held without renewal. Renewed at a third of it."""
@@ -111,6 +111,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             for name in names:
                 if getattr(self, name) < least:
                     raise InvalidInput(f"setting {name} must be at least {least}, not {getattr(self, name)}")
+        if self.max_inline_steps > 1:
+            raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
         if self.partitions is not None and not 1 <= self.partitions <= 256:
             raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
         if not self.namespace or any(c in "{}:@ \t\n" for c in self.namespace):

@@ -30,6 +30,7 @@ def test_every_setting_has_a_variable() -> None:
         "partitions": "8",
         "deployment": "blue",
         "affinity": "true",
+        "max_inline_steps": "0",
     }
     environ = {
         f"REDISWORLD_{field.name.upper()}": texts.get(field.name, "77") for field in msgspec.structs.fields(Settings)
@@ -40,6 +41,7 @@ def test_every_setting_has_a_variable() -> None:
     assert settings.url == "redis://elsewhere:6380/3"
     assert (settings.namespace, settings.partitions, settings.deployment) == ("shop", 8, "blue")
     assert settings.affinity is True
+    assert settings.max_inline_steps == 0
     numbers = {name: value for name, value in msgspec.structs.asdict(settings).items() if name not in texts}
     assert set(numbers.values()) == {77}
 
@@ -102,6 +104,7 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_text(variable: str, te
         ("max_log_events", 0),
         ("redis_timeout_ms", 0),
         ("max_inline_steps", -1),
+        ("max_inline_steps", 2),
         ("retention_ms", -1),
         ("partitions", 0),
         ("partitions", 257),
