@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from consumers.bodies import Bodies, Drained, step_info
+from consumers.dispatch import step_message, step_stream
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from redisworld import failures, messages
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
-from redisworld.messages import RunContext, StepMessage
+from redisworld.messages import RunContext
 from redisworld.observe import StepEnded, StepStarted, observe
 from redisworld.workflows import Step
 from redisworld.world import Completion, Delivery, Recorded, World
@@ -135,18 +136,17 @@ class Attempts:
         )
 
     def _retry(self, a: Attempt, cause: str, payload: bytes, delay_ms: int) -> Completion:
-        message = StepMessage(
-            message_id=a.step_id if a.inline else a.message_id,
+        message = step_message(
+            self._world,
             run_id=a.run_id,
-            workflow_name=a.workflow,
+            workflow=a.workflow,
             step_id=a.step_id,
-            step_name=a.step.name,
-            run_context=a.context,
+            name=a.step.name,
+            context=a.context,
+            data=a.input,
             trace_carrier=a.trace_carrier,
-            requested_at=time.time_ns() // 1_000_000,
-            step_input=a.input if len(a.input) <= self._world.settings.step_input_limit else None,
+            message_id=a.step_id if a.inline else a.message_id,
         )
-        deployment = self._world.pin(a.context.deployment_id).removeprefix("@")
         return Completion(
             run_id=a.run_id,
             step_id=a.step_id,
@@ -159,7 +159,7 @@ class Attempts:
             may_replay=False,
             delay_ms=delay_ms,
             step_name=a.step.name,
-            target=a.delivery.partition.short(a.delivery.partition.steps(a.step.queue, deployment)),
+            target=step_stream(self._world, a.delivery.partition, a.step.queue, a.context),
             message=messages.encode(message),
         )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import msgspec
 
+from consumers.dispatch import step_message, step_stream
 from redisworld import failures, messages
 from redisworld.errors import ErrorInfo
-from redisworld.messages import RunContext, StepMessage
+from redisworld.messages import RunContext
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
 from redisworld.runs import Status
 from redisworld.world import Delivery, World
@@ -92,17 +92,15 @@ def failure(error: ErrorInfo) -> Item:
 
 
 def _step(world: World, delivery: Delivery, run: Identity, step: CreateStep) -> Item:
-    message = StepMessage(
-        message_id=step.id,
+    message = step_message(
+        world,
         run_id=run.run_id,
-        workflow_name=run.workflow,
+        workflow=run.workflow,
         step_id=step.id,
-        step_name=step.name,
-        run_context=run.context,
-        requested_at=time.time_ns() // 1_000_000,
+        name=step.name,
+        context=run.context,
+        data=step.input,
         trace_carrier=run.trace_carrier,
-        step_input=step.input if len(step.input) <= world.settings.step_input_limit else None,
     )
-    deployment = world.pin(run.context.deployment_id).removeprefix("@")
-    target = delivery.partition.short(delivery.partition.steps(step.queue, deployment))
+    target = step_stream(world, delivery.partition, step.queue, run.context)
     return ["step", step.id, step.name, step.group, target, messages.encode(message), step.input]
