@@ -13,7 +13,7 @@ import msgspec
 from redisworld import failures
 from redisworld.errors import ErrorInfo
 from redisworld.messages import StepMessage, WorkflowMessage, moved, touched
-from redisworld.observe import MessageBuried, MessageMoved, observe
+from redisworld.observe import MessageBuried, MessageMoved, RunFinished, observe
 from redisworld.world import Delivery, Outgoing, World
 
 log = logging.getLogger("redisworld")
@@ -122,6 +122,12 @@ async def bury_poison(world: World, delivery: Delivery) -> bool:
         detail=f"the message was delivered {delivery.deliveries} times without being processed (limit {limit})",
     )
     return True
+
+
+def ended_at_ceiling(run_id: str, workflow: str, age_ms: str) -> None:
+    """Say that a script has met the ceiling of this run's log and ended the run."""
+    observe(RunFinished(run_id, workflow, "failed", int(age_ms) / 1_000))
+    log.error("run failed: run=%s workflow=%s code=MAX_EVENTS_EXCEEDED", run_id, workflow)
 
 
 def entry_ms(delivery: Delivery) -> int:

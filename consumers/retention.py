@@ -1,4 +1,4 @@
-"""When do finished runs go? After their retention, with everything that belongs to them."""
+"""When do finished runs go, and tokens of hooks that are over? Runs after their retention, with all that is theirs."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class Retention:
         """Delete what has expired by now; how many runs. Raises RedisUnavailable."""
         total = 0
         for partition in self._world.partitions:
+            while await self._world.hooks.release(partition):
+                pass
             while reaped := await self._world.reap(partition, _BATCH):
                 total += reaped
         return total

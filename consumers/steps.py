@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from consumers.attempts import Attempt, Attempts
-from consumers.handback import bury, entry_ms, refuse, reroute
+from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.messages import RunContext, StepMessage, moved
@@ -129,6 +129,8 @@ class StepConsumer:
         match claim.outcome:
             case "gone" | "stale":
                 log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
+            case "full":
+                ended_at_ceiling(message.run_id, message.workflow_name, claim.detail)
             case "skipped" | "exhausted" if claim.detail in ("responsible", "owned"):
                 # a crash between a completion and its replay, or in the body of an inline step this message owns
                 reason = "redelivery" if claim.outcome == "skipped" else "last_completer"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from consumers.attempts import Attempt, Attempts
-from consumers.handback import as_recovery, refuse, reroute
+from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
 from consumers.live import Live, context_of
 from consumers.passes import Inline, chunks, failure, status_of
 from consumers.slots import Slots
@@ -150,9 +150,6 @@ class Orchestrator:
                     continue
                 live = live or Live.cold(self._world, job.message, job.workflow, loaded)
                 await live.feed(loaded)
-                if loaded.length > self._world.settings.max_log_events:
-                    await self._fail(job, loaded, "MAX_EVENTS_EXCEEDED", f"the log holds {loaded.length} events")
-                    return
                 answer = await self._commit(job, live)
         except (ReplayDivergence, MalformedMessage) as error:
             await self._diverged(job, error)
@@ -189,6 +186,10 @@ class Orchestrator:
             case "lost":
                 log.debug("another pass committed first: run=%s", job.run_id)
                 return "lost" if answer.detail == "1" else "settled"
+            case "full":
+                ended_at_ceiling(job.run_id, job.workflow.name, answer.detail)
+            case "invalid":
+                await self._fail(job, await self._world.row(job.run_id), "INVALID_COMMIT", answer.detail)
             case "diverged":
                 raise ReplayDivergence(answer.detail)
             case "not_found":
@@ -275,6 +276,8 @@ class Orchestrator:
     async def _claim_owned(self, job: _Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> _Next:
         claim, name = await self._world.claim(item), step.name
         observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
+        if claim.outcome == "full":
+            ended_at_ceiling(job.run_id, job.workflow.name, claim.detail)
         if claim.outcome != "started":
             log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
             return "load" if claim.detail == "responsible" else "settled"
@@ -341,6 +344,9 @@ class Orchestrator:
                 return
             detail = f"there is no run {job.run_id!r}"
             await refuse(self._world, job.delivery, job.message, reason="not_found", detail=detail)
+            return
+        if loaded.outcome == "full":
+            ended_at_ceiling(job.run_id, job.workflow.name, loaded.detail)
             return
         # the lazy fetch is gated on terminal only: pending is a stale read and was started by the load
         log.debug("run needs no replay: run=%s answer=%s %s", job.run_id, loaded.outcome, loaded.detail)

@@ -11,6 +11,8 @@ RedisworldError
 ├── RunNotFound             no such run (never started, or past its retention)
 ├── RunConflict             the run id belongs to a run of another workflow
 ├── RunGone                 the run has ended, so it takes no more events
+├── HookNotFound            no living hook holds this token
+├── ResumeConflict          the resume id was used with another payload or token
 ├── RunUnsuccessful         the run ended without a result
 │   ├── RunFailed           with the error that ended it, and its code
 │   └── RunCancelled
@@ -77,6 +79,18 @@ class RunConflict(RedisworldError):
 
 class RunGone(RedisworldError):
     """The run has ended; it accepts no more events."""
+
+
+class HookNotFound(RedisworldError):
+    """No living hook holds this token: it was never created, is disposed, or its run has ended."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"no hook holds the token {token!r} (never created, disposed, or its run has ended)")
+        self.token = token
+
+
+class ResumeConflict(RedisworldError):
+    """The resume id was used before, with another payload or for another token; nothing was written."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,10 @@ and its queues together, on one Redis and on a Cluster alike.
 | {ns:p}:delayed, :body     | zset, hash    | never; members go when promoted                |
 | {ns:p}:dead               | stream        | never; people redrive or drop                  |
 | {ns:p}:run:<id>, :log     | hash, list    | retention after the end; never while open      |
+| {ns:p}:run:<id>:resumes   | hash          | with its run                                   |
+| {ns:p}:run:<id>:hooks     | hash          | at the end of the run; holds open hooks only   |
+| {ns:p}:hook:<token>       | hash          | retention after its hook; never while it lives |
+| {ns:p}:releases           | hash          | never; fields go when the pointer is released  |
 | {ns:p}:index:…, :expiring | zset          | never; members go with their run               |
 | {ns:p}:stats              | hash          | never; a fixed set of counters                 |
 | {ns:p}:nudge              | stream        | never; one entry, wakes the timer loops        |
@@ -29,9 +33,9 @@ GROUP = "workers"
 PREFIX = "rw:"
 
 
-def partition_of(run_id: str, partitions: int) -> int:
-    """CRC16 (XMODEM, as Redis Cluster uses) of the run id, modulo the partition count."""
-    return binascii.crc_hqx(run_id.encode(), 0) % partitions
+def partition_of(name: str, partitions: int) -> int:
+    """CRC16 (XMODEM, as Redis Cluster uses) of a run id or hook token, modulo the partition count."""
+    return binascii.crc_hqx(name.encode(), 0) % partitions
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -75,6 +79,23 @@ class Partition(msgspec.Struct, frozen=True):
     def log(self, run_id: str) -> str:
         """List: the run's event log."""
         return f"{self.tag}run:{run_id}:log"
+
+    def resumes(self, run_id: str) -> str:
+        """Hash from resume id to the event it made: ``number|digest|token``."""
+        return f"{self.tag}run:{run_id}:resumes"
+
+    def hooks(self, run_id: str) -> str:
+        """Hash from the id of each hook that holds or claims a token to that token."""
+        return f"{self.tag}run:{run_id}:hooks"
+
+    def hook(self, token: str) -> str:
+        """Hash: which run and hook a token points to. In the partition of the token, not of the run."""
+        return f"{self.tag}hook:{token}"
+
+    @property
+    def releases(self) -> str:
+        """Hash from ``<run> <hook>`` to a token whose pointer may go."""
+        return f"{self.tag}releases"
 
     def index(self, name: str) -> str:
         """Sorted set of run ids by creation time: ``created`` (all runs) or ``status:<status>``."""

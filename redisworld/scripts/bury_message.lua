@@ -1,6 +1,6 @@
 -- bury_message: moves a delivery to the dead letters with its original fields, and fails its run if told to.
 -- @key stats            hash: counters of the partition
--- @derived run, log, the message's stream, dead letters, indexes
+-- @derived row log hooks streams dead indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg consumer
 -- @arg stream           without the tag
@@ -14,13 +14,16 @@
 -- @arg payload          of run_failed
 -- @arg retention        ms a finished run stays
 -- @returns buried id of the letter | stale | broken why
--- @include partition clock types stats run delivery save finish
+-- @include partition clock types stats run hooks delivery save finish
 local now, consumer, stream, entry, kind, run_id, reason, detail, deliveries, code, payload, retention = unpack(ARGV)
 now = clock(now)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
-local foreign = foreign_key('stats', 'hash', 'dead', 'stream', 'expiring', 'zset', 'index:status:pending', 'zset',
-  'index:status:running', 'zset', 'index:status:failed', 'zset')
+local foreign = foreign_key('stats', 'hash', 'dead', 'stream')
+if foreign then return foreign end
+local run = run_id ~= '' and code ~= '' and open_run(run_id, now)
+local ends = run and not run.broken and not run.absent and not run.terminal
+if ends then foreign = foreign_end(run, 'failed') end
 if foreign then return foreign end
 local letter = {'kind', kind, 'reason', reason, 'detail', detail, 'deliveries', deliveries, 'stream', stream, 'entry', entry,
   'at', string.format('%.0f', now)}
@@ -32,11 +35,6 @@ settle(stream, entry)
 save_deliveries()
 local id = redis.call('XADD', TAG .. 'dead', '*', unpack(letter))
 count('buried')
-if run_id ~= '' and code ~= '' then
-  local run = open_run(run_id, now)
-  if not run.broken and not run.absent and not run.terminal then
-    finish_run(run, 'failed', code, payload, tonumber(retention))
-  end
-end
+if ends then finish_run(run, 'failed', code, payload, tonumber(retention)) end
 save_all()
 return {'buried', id}

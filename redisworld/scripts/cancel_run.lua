@@ -1,13 +1,13 @@
 -- cancel_run: asks the body to stop (it gets CancelledError and may clean up), or ends the run at once.
 -- @key stats            hash: counters of the partition
--- @derived run, log, workflows stream, indexes
+-- @derived row log hooks streams indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg mode             request | terminate
 -- @arg reason           payload
 -- @arg retention        ms a finished run stays
 -- @returns requested status | cancelled | conflict status | not_found | broken why
--- @include partition clock types stats run msgpack messages wake finish
+-- @include partition clock types stats run hooks msgpack messages wake finish
 local now, run_id, mode, reason, retention = unpack(ARGV)
 
 -- Under OOM Redis lets a script write on when its first write was an allowed one; a cancelled run frees memory.
@@ -19,8 +19,7 @@ if run.terminal then
   if mode == 'terminate' and run.status == 'cancelled' then return {'cancelled'} end
   return {'conflict', run.status}
 end
-local foreign = foreign_key('stats', 'hash', 'workflows' .. run.pin, 'stream', 'expiring', 'zset',
-  'index:status:' .. run.status, 'zset', 'index:status:cancelled', 'zset')
+local foreign = foreign_key('workflows' .. run.pin, 'stream') or foreign_end(run, 'cancelled')
 if foreign then return foreign end
 if mode == 'terminate' then
   finish_run(run, 'cancelled', '', reason, tonumber(retention))

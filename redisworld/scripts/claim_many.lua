@@ -1,16 +1,19 @@
 -- claim_many: fences and writes step_started for a batch; each item is answered on its own (design section 7).
 -- Deliveries that have nothing to start are settled here.
 -- @key stats            hash: counters of the partition
--- @derived run, log, the messages' streams, workflows stream
+-- @derived row log hooks streams indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg consumer
+-- @arg limit            events a log may hold
+-- @arg retention        ms a finished run stays
 -- @arg items            12 arguments each: run, step, token, message id, stream, entry, attempts allowed,
 --                       may_replay 0|1, mode bare|ensure, step name, input known to the caller 0|1, input
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
---          | missing | stale | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock stats run steps delivery save msgpack messages wake groups
-local now, consumer = clock(ARGV[1]), ARGV[2]
-local STRIDE = 12
+--          | missing | stale | full age_in_ms
+--          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
+-- @include partition clock types stats run steps hooks delivery save msgpack messages wake groups finish ceiling
+local now, consumer, limit, retention = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local FIRST, STRIDE = 5, 12
 
 local function first_start(run, step)
   if step.started_now then return run.at_text end
@@ -81,6 +84,11 @@ local function claim(i)
   end
   if not step and mode ~= 'ensure' then return {'missing'} end
   if step and step.status == 'running' and step.token == token then return started(run, step, known) end
+  if at_ceiling(run, limit) then
+    local answer = end_at_ceiling(run, retention)
+    if answer[1] == 'full' then settle_if_held(stream, entry, consumer) end
+    return answer
+  end
   -- a caller without a delivery is a foreign producer; it starts what nobody has
   if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
   local name_of_entry = entry_name(stream, entry)
@@ -104,8 +112,8 @@ local function claim(i)
 end
 
 local answers = {}
-batch.size, batch.first, batch.last = (#ARGV - 2) / STRIDE, ARGV[8], ARGV[#ARGV - STRIDE + 6]
+batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6]
 redis.call('HINCRBY', TAG .. 'stats', 'claims', batch.size) -- first: OOM refuses it, and with it the whole call
-for i = 3, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
+for i = FIRST, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
 save_all()
 return answers

@@ -2,7 +2,7 @@
 -- One item appends the event, settles the step, counts down its join group, and acknowledges the delivery
 -- or makes it responsible for the run; a retry moves the same message to the delayed set.
 -- @key stats            hash: counters of the partition
--- @derived run, log, the messages' streams, workflows stream, delayed, nudge
+-- @derived row log streams delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg consumer
 -- @arg items            14 arguments each: run, step, token, outcome completed|failed|retrying, cause error|timeout|drain,

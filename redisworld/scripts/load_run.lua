@@ -1,7 +1,7 @@
 -- load_run: what a replay needs, read at one moment: the row's fixed fields and the log from where it stands.
 -- Starts a pending run. A message that nothing waits for is settled.
 -- @key stats            hash: counters of the partition
--- @derived run, log, the message's stream, indexes
+-- @derived row log hooks streams indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg consumer
 -- @arg run_id
@@ -11,9 +11,11 @@
 -- @arg from             log elements the caller holds already
 -- @arg count            elements to return at most
 -- @arg bytes            bytes to return at most; one element always comes
--- @returns loaded fields length owned elements | settled | gone status | not_found | broken
--- @include partition clock types stats run delivery save finish
-local now, consumer, run_id, message, stream, entry, from, limit, bytes = unpack(ARGV)
+-- @arg limit            events a log may hold
+-- @arg retention        ms a finished run stays
+-- @returns loaded fields length owned elements | settled | gone status | full age_in_ms | not_found | broken why
+-- @include partition clock types stats run hooks delivery save msgpack finish ceiling
+local now, consumer, run_id, message, stream, entry, from, count_most, bytes, limit, retention = unpack(ARGV)
 
 local run = open_run(run_id, clock(now))
 if run.broken then return {'broken', 'the row or log of this run has another type'} end
@@ -36,11 +38,17 @@ if run.wake ~= message and owned == '' then
   if not holds(stream, entry, consumer) then return {'settled'} end
   set_field(run, 'wake', message)
 end
+if at_ceiling(run, limit) then
+  local answer = end_at_ceiling(run, retention)
+  if answer[1] == 'full' then settle_if_held(stream, entry, consumer) end
+  save_all()
+  return answer
+end
 if run.status == 'pending' then start_run_now(run) end
 save_all()
 
 local first = tonumber(from)
-local elements = redis.call('LRANGE', run.log, first, first + tonumber(limit) - 1)
+local elements = redis.call('LRANGE', run.log, first, first + tonumber(count_most) - 1)
 local size, left = 0, tonumber(bytes)
 for i = 1, #elements do
   size = size + #elements[i]

@@ -1,7 +1,7 @@
 -- move_message: hands a delivery back, now or after a delay, as the message given. If the run waits for the
 -- old message id, it waits for the new one.
 -- @key stats            hash: counters of the partition
--- @derived run, the message's stream, target stream, delayed, nudge
+-- @derived row log streams delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg consumer
 -- @arg stream           where the delivery is pending, without the tag

@@ -1,22 +1,19 @@
 -- promote_due: makes due timers happen and moves due messages to their streams.
 -- A wake never completes a wait; this does. Timers of finished runs are dropped.
 -- @key stats            hash: counters of the partition
--- @derived delayed, its bodies, runs, logs, step and workflow streams
+-- @derived row log streams delayed bodies dead nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            members to promote at most
 -- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was | broken why
--- @include partition clock types stats run msgpack messages wake
+-- @include partition clock types stats run msgpack messages wake waits
 local now, limit = clock(ARGV[1]), tonumber(ARGV[2])
 local answer = {'promoted', ''}
 
 local function complete_wait(run_id, wait_id)
   local run = open_run(run_id, now)
   if run.broken or run.absent or run.terminal then return end
-  local due = string.match(redis.call('HGET', run.row, 'w:' .. wait_id) or '', '^waiting|(%d+)$')
-  if not due then return end
-  append(run, 'wait_completed', wait_id, '-', '', '')
-  set_field(run, 'w:' .. wait_id, 'completed')
-  count('waits_completed')
+  if not is_waiting(wait_state(run, wait_id)) then return end
+  end_wait(run, wait_id, 'completed')
   observe(run, 'timer', '', false)
 end
 

@@ -1,6 +1,6 @@
 -- reap_expired: deletes finished runs whose retention is over: row, log and index members together.
 -- @key stats            hash: counters of the partition
--- @derived expiring, runs, logs, indexes
+-- @derived row log hooks resumes indexes expiring
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
 -- @returns reaped count
@@ -9,7 +9,8 @@ local now, limit = clock(ARGV[1]), ARGV[2]
 
 local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
 for _, run_id in ipairs(expired) do
-  redis.call('UNLINK', row_key(run_id), log_key(run_id))
+  local row = row_key(run_id)
+  redis.call('UNLINK', row, log_key(run_id), row .. ':hooks', row .. ':resumes')
   for _, index in ipairs({'created', 'status:completed', 'status:failed', 'status:cancelled'}) do
     redis.call('ZREM', TAG .. 'index:' .. index, run_id)
   end

@@ -1,7 +1,7 @@
 -- reclaim_stale: takes over deliveries whose lease ran out, from where the last call stopped.
 -- One consumer holds the stream's ticket and sweeps; the others are told busy.
 -- @key stats            hash: counters of the partition
--- @derived the stream, the reclaim ticket
+-- @derived streams reclaim
 -- @arg consumer
 -- @arg stream           without the tag
 -- @arg lease            ms without renewal after which a delivery is taken over

@@ -1,7 +1,7 @@
 -- remove_consumer: removes a consumer that holds nothing. Both in one script: XGROUP DELCONSUMER drops
 -- pending entries with the consumer.
 -- @key stats            hash: counters of the partition
--- @derived the stream
+-- @derived streams
 -- @arg consumer         the one to remove
 -- @arg stream           without the tag
 -- @returns removed | holding | no_group

@@ -1,7 +1,7 @@
 -- renew_leases: sets the idle time of held deliveries to 0. Owner-checked: a plain XCLAIM would steal back
 -- what another worker has recovered meanwhile. JUSTID keeps the delivery count.
 -- @key stats            hash: counters of the partition
--- @derived the messages' streams
+-- @derived streams
 -- @arg consumer
 -- @arg deliveries       pairs: stream without the tag, entry
 -- @returns renewed, then each entry that the consumer holds no more

@@ -1,6 +1,6 @@
 -- settle_message: acknowledges and deletes a delivery, if the caller still holds it.
 -- @key stats            hash: counters of the partition
--- @derived the message's stream
+-- @derived streams
 -- @arg consumer
 -- @arg stream           without the tag
 -- @arg entry

@@ -1,6 +1,6 @@
 -- start_run: creates a run and its first message, once per run id.
 -- @key stats            hash: counters of the partition
--- @derived run, log, workflows stream, delayed, indexes
+-- @derived row log streams indexes
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg workflow         its name

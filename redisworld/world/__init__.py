@@ -2,6 +2,7 @@
 
 from redisworld.world.connection import EMBEDDED_URL, redacted
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
+from redisworld.world.events import Answer
 from redisworld.world.handle import Run
 from redisworld.world.queue import Stream
 from redisworld.world.renewal import Renewal
@@ -9,6 +10,7 @@ from redisworld.world.world import World
 
 __all__ = [
     "EMBEDDED_URL",
+    "Answer",
     "Claim",
     "ClaimItem",
     "Committed",

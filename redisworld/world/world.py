@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from redisworld import messages, scripts
-from redisworld.errors import InvalidInput, MalformedMessage, RunConflict, RunNotFound
+from redisworld.errors import InvalidInput, RunConflict, RunNotFound
 from redisworld.events import RunCreated
 from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
@@ -31,9 +31,12 @@ from redisworld.world.batching import Batcher
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
 from redisworld.world.endings import Endings
+from redisworld.world.events import Events
 from redisworld.world.handle import Run
+from redisworld.world.hooks import Hooks
 from redisworld.world.namespace import open_namespace
 from redisworld.world.queue import Queue, Stream, fields_of
+from redisworld.world.replies import claim_of, word_of
 
 _START_PATIENCE_MS = 1_000
 """A caller of start() waits for an answer; it may repeat the start as it sees fit."""
@@ -105,6 +108,10 @@ class World:
             tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
         )
         self.endings = Endings(connection, self.partitions, tasks)
+        self.hooks = Hooks(self)
+        self.events = Events(self)
+        self.ceiling = (self.settings.max_log_events, self.settings.retention_ms)
+        """What scripts that may meet the ceiling of a log take: events, and ms the run then stays."""
         self._clock_offset_ms = redis_ms - time.monotonic_ns() // 1_000_000
         self.clock: Callable[[], int | str] = lambda: ""
         """Tests pin the time of every script here (epoch ms); the empty text takes Redis TIME."""
@@ -140,9 +147,9 @@ class World:
         """Write the meta hash again after Redis lost it. Raises NamespaceMismatch if somebody else was faster."""
         await open_namespace(self.connection, len(self.partitions), create=True)
 
-    def partition(self, run_id: str) -> Partition:
-        """The partition that a run belongs to."""
-        return self.partitions[partition_of(run_id, len(self.partitions))]
+    def partition(self, name: str) -> Partition:
+        """The partition that a run id or a hook token belongs to."""
+        return self.partitions[partition_of(name, len(self.partitions))]
 
     def next_token(self) -> str:
         """A claim token: this consumer and a counter, never given twice."""
@@ -152,7 +159,8 @@ class World:
         """Redis time by this process's monotonic clock, read once at connect: no skew, only drift."""
         return int(self.clock() or time.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
 
-    async def _script(self, name: str, partition: Partition, *args: Any, patience_ms: int | None = None) -> list[Any]:
+    async def call(self, name: str, partition: Partition, *args: Any, patience_ms: int | None = None) -> list[Any]:
+        """Run a script on a partition; for the parts of this package."""
         reply: list[Any] = await self.connection.script(
             scripts.load(name), partition.stats, list(args), patience_ms=patience_ms
         )
@@ -194,7 +202,7 @@ class World:
             else None,
             requested_at=time.time_ns() // 1_000_000,
         )
-        reply = await self._script(
+        reply = await self.call(
             "start_run",
             self.partition(run_id),
             self.clock(),
@@ -208,7 +216,7 @@ class World:
             messages.encode(first),
             patience_ms=_START_PATIENCE_MS,
         )
-        word = _word(reply)
+        word = word_of(reply)
         if word == "conflict":
             return word, reply[2].decode()
         return word, workflow
@@ -222,7 +230,7 @@ class World:
 
         A repeat changes nothing. Returns the status that the run then has or had already; raises RunNotFound.
         """
-        reply = await self._script(
+        reply = await self.call(
             "cancel_run",
             self.partition(run_id),
             self.clock(),
@@ -231,7 +239,7 @@ class World:
             msgspec.msgpack.encode(reason),
             self.settings.retention_ms,
         )
-        word = _word(reply)
+        word = word_of(reply)
         if word == "not_found":
             raise RunNotFound(run_id)
         if word == "conflict":
@@ -303,7 +311,7 @@ class World:
         Settles a message that nothing waits for, and one whose run is terminal.
         """
         s = self.settings
-        reply = await self._script(
+        reply = await self.call(
             "load_run",
             delivery.partition,
             self.clock(),
@@ -315,8 +323,9 @@ class World:
             start,
             s.log_page,
             s.chunk_bytes,
+            *self.ceiling,
         )
-        word = _word(reply)
+        word = word_of(reply)
         if word != "loaded":
             return Loaded(outcome=word, detail=reply[1].decode() if len(reply) > 1 else "")
         fields = [value.decode() if value is not None else "" for value in reply[1]]
@@ -354,7 +363,7 @@ class World:
         ``started_at`` is the body time of a first pass that has read nothing: the commit starts the run with it, or
         answers lost if somebody else has written meanwhile.
         """
-        reply = await self._script(
+        reply = await self.call(
             "commit_pass",
             delivery.partition,
             self.clock(),
@@ -367,12 +376,12 @@ class World:
             delivery.entry_id,
             pass_token,
             int(last),
-            self.settings.retention_ms,
+            *self.ceiling,
             SPEC_VERSION,
             "" if started_at is None else started_at,
             *items,
         )
-        word = _word(reply)
+        word = word_of(reply)
         if word in ("committed", "again", "ended", "chunk"):
             return Committed(word, inline=reply[1] == b"1", at=int(reply[2]))
         return Committed(word, detail=reply[1].decode() if len(reply) > 1 else "")
@@ -385,9 +394,8 @@ class World:
 
     async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         args = [arg for item in items for arg in item.args()]
-        return [
-            _claim(reply) for reply in await self._script("claim_many", partition, self.clock(), self.consumer, *args)
-        ]
+        replies = await self.call("claim_many", partition, self.clock(), self.consumer, *self.ceiling, *args)
+        return [claim_of(reply) for reply in replies]
 
     async def complete(self, item: Completion) -> Recorded:
         """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
@@ -395,7 +403,7 @@ class World:
 
     async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
         args = [arg for item in items for arg in item.args()]
-        replies = await self._script("complete_many", partition, self.clock(), self.consumer, *args)
+        replies = await self.call("complete_many", partition, self.clock(), self.consumer, *args)
         return [
             Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "") for reply in replies
         ]
@@ -405,10 +413,10 @@ class World:
     async def move(self, delivery: Delivery, message: Outgoing, *, old_id: str, target: str, delay_ms: int = 0) -> bool:
         """Hand a delivery back as ``message``, after ``delay_ms``; False if this consumer holds it no more."""
         args = message.args(old_id=old_id, target=target, delay_ms=delay_ms)
-        reply = await self._script(
+        reply = await self.call(
             "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, *args
         )
-        return _word(reply) == "moved"
+        return word_of(reply) == "moved"
 
     async def give_back(self, delivery: Delivery) -> bool:
         """Put a delivery back into its stream, bytes as they are; False if this consumer holds it no more."""
@@ -417,17 +425,15 @@ class World:
 
     async def settle(self, delivery: Delivery) -> bool:
         """Acknowledge and delete a delivery; False if this consumer holds it no more."""
-        reply = await self._script(
-            "settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id
-        )
-        return _word(reply) == "settled"
+        reply = await self.call("settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id)
+        return word_of(reply) == "settled"
 
     async def bury(
         self, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "", payload: bytes = b""
     ) -> bool:
         """Move a delivery to the dead letters; with ``code`` its run fails in the same script."""
         kind = delivery.kind if delivery.kind in ("step", "workflow") else "unknown"
-        reply = await self._script(
+        reply = await self.call(
             "bury_message",
             delivery.partition,
             self.clock(),
@@ -443,15 +449,15 @@ class World:
             payload,
             self.settings.retention_ms,
         )
-        return _word(reply) == "buried"
+        return word_of(reply) == "buried"
 
     async def reclaim(self, stream: Stream, cursor: str, count: int) -> tuple[str, list[Delivery]] | None:
         """Take over at most ``count`` deliveries whose lease ran out; None while another consumer sweeps."""
         s = self.settings
-        reply = await self._script(
+        reply = await self.call(
             "reclaim_stale", stream[0], self.consumer, stream[1], s.lease_ms, cursor, count, 5 * s.reclaim_every_ms
         )
-        if (word := _word(reply)) != "reclaimed":
+        if (word := word_of(reply)) != "reclaimed":
             if word == "no_group":
                 await self.queue.ensure_groups([stream], lost=True)
             return None
@@ -463,38 +469,14 @@ class World:
 
     async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
         """Make due timers happen: ms until the next one (None: there is none), and how late each was."""
-        reply = await self._script("promote_due", partition, self.clock(), limit)
-        _word(reply)
+        reply = await self.call("promote_due", partition, self.clock(), limit)
+        word_of(reply)
         return (int(reply[1]) if reply[1] else None), [int(late) for late in reply[2:]]
 
     async def reap(self, partition: Partition, limit: int) -> int:
         """Delete at most ``limit`` finished runs whose retention is over; how many."""
-        return int((await self._script("reap_expired", partition, self.clock(), limit))[1])
+        return int((await self.call("reap_expired", partition, self.clock(), limit))[1])
 
     async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
         """Remove a consumer that holds nothing; False if it does."""
-        return _word(await self._script("remove_consumer", stream[0], consumer, stream[1])) == "removed"
-
-
-def _word(reply: Sequence[Any]) -> str:
-    word: str = reply[0].decode()
-    if word == "broken":
-        raise MalformedMessage(f"Redis holds something that is not ours: {reply[1].decode()}")
-    return word
-
-
-def _claim(reply: Sequence[Any]) -> Claim:
-    word = reply[0].decode()
-    if word == "started":
-        return Claim(
-            outcome=word,
-            attempt=int(reply[1]),
-            charged=int(reply[2]),
-            first_started_at=int(reply[3]),
-            started_at=int(reply[4]),
-            input=reply[5],
-        )
-    if word == "too_early":
-        return Claim(outcome=word, wait_ms=int(reply[1]))
-    detail = reply[1].decode() if len(reply) > 1 else ""
-    return Claim(outcome=word, detail=detail, step_id=reply[2].decode() if len(reply) > 2 else "")
+        return word_of(await self.call("remove_consumer", stream[0], consumer, stream[1])) == "removed"

@@ -23,6 +23,12 @@ local function start_run_now(run, at)
   run.at_text = string.format('%.0f', run.at)
 end
 
+-- What the end of a run touches, checked before the first write.
+local function foreign_end(run, status)
+  return foreign_key('stats', 'hash', 'expiring', 'zset', 'index:status:' .. run.status, 'zset',
+    'index:status:' .. status, 'zset', 'releases', 'hash', 'run:' .. run.id .. ':hooks', 'hash')
+end
+
 local function finish_run(run, status, code, payload, retention_ms)
   local kind = 'run_' .. status
   local number = append(run, kind, '-', '-', code, payload)
@@ -36,5 +42,6 @@ local function finish_run(run, status, code, payload, retention_ms)
   for _, field in ipairs({'wake', 'woken_at', 'replayed_to'}) do set_field(run, field, false) end
   run.expire_ms = retention_ms + BACKSTOP_MS
   redis.call('ZADD', TAG .. 'expiring', run.at + retention_ms, run.id)
+  release_hooks(run)
   count('runs_' .. status)
 end

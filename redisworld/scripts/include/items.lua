@@ -1,12 +1,22 @@
--- What a pass asks for, read and judged before anything is written. An item is
--- step|inline: id name group target message input [token] · wait: id due · unwait: id · seal: group mode
--- · assign: step group · end: kind code payload
-local SIZES = {step = 7, inline = 8, wait = 3, unwait = 2, seal = 3, assign = 3, ['end'] = 4}
+-- What a pass or a single event asks for, read and judged before anything is written. An item is
+-- step|inline: id name group target message input [token] · wait: id due · unwait: id · hook: id token metadata holder
+-- · dispose: id · attr: id changes payload · seal: group mode · assign: step group · end: kind code payload
+local FIELDS = {
+  step = {'id', 'name', 'group', 'target', 'message', 'input'},
+  inline = {'id', 'name', 'group', 'target', 'message', 'input', 'token'},
+  wait = {'id', 'due'},
+  unwait = {'id'},
+  hook = {'id', 'token', 'metadata', 'holder'},
+  dispose = {'id'},
+  attr = {'id', 'changes', 'payload'},
+  seal = {'group', 'mode'},
+  assign = {'id', 'group'},
+  ['end'] = {'kind', 'code', 'payload'},
+}
 
-local function read_step_item(run, item, at, is_last)
-  item.name, item.group, item.target = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  item.message, item.input, item.token = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
-  if item.op == 'inline' and not is_last then return {'broken', 'an inline item belongs into the last chunk'} end
+local function judge_step(run, item)
+  local foreign = foreign_key(item.target, 'stream')
+  if foreign then return foreign end
   local step = open_step(run, item.id)
   if not step then return end
   item.exists = true
@@ -15,37 +25,77 @@ local function read_step_item(run, item, at, is_last)
   return {'diverged', 'the log has step_created ' .. item.id .. ' ' .. (name or '?') .. ', the code asks for step ' .. item.name}
 end
 
+local function judge_wait(_, item)
+  if tonumber(item.due) then return foreign_key('delayed', 'zset', 'nudge', 'stream') end
+  return {'broken', 'wait ' .. item.id .. ' is due at ' .. item.due .. ', which is no number'}
+end
+
+local function judge_wait_end() return foreign_key('delayed', 'zset') end
+
+local function judge_hook(run, item)
+  local foreign = foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
+  if foreign then return foreign end
+  item.exists = hook_state(run, item.id)
+  if item.exists == 'claiming' then item.exists = nil end
+  local token = redis.call('HGET', hooks_key(run), item.id)
+  if item.exists or token == item.token then return end
+  return {'broken', 'the token of hook ' .. item.id .. ' was not claimed'}
+end
+
+local function judge_attributes(run, item)
+  item.exists = has_attributes_event(run, item.id)
+  if item.exists or merge_attributes(run, item.changes) then return end
+  return {'invalid', 'the run would have more than ' .. MOST_ATTRIBUTES .. ' attributes'}
+end
+
+local function judge_end(run, item)
+  if item.kind == 'run_completed' or item.kind == 'run_failed' or item.kind == 'run_cancelled' then
+    return foreign_end(run, string.sub(item.kind, 5))
+  end
+  return {'broken', 'unknown end ' .. item.kind}
+end
+
+local function judge_dispose(run)
+  return foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
+end
+
+local JUDGE = {step = judge_step, inline = judge_step, wait = judge_wait, unwait = judge_wait_end, hook = judge_hook,
+  dispose = judge_dispose, attr = judge_attributes, ['end'] = judge_end}
+
 local function cannot_be_read(run, item)
   if item.group and grouped(item.group) and not open_group(run, item.group) then return true end
-  local step = (item.exists or item.op == 'assign') and open_step(run, item.id)
+  local step = (item.op == 'assign' or item.exists == true) and open_step(run, item.id)
   return step and unreadable(run, step)
 end
 
--- The items from ARGV[at] on; or nil and the answer of a commit that must not be.
-local function read_items(run, at, is_last)
-  local items, streams = {}, {}
+local creating = {step = true, inline = true, wait = true, hook = true, attr = true}
+local asked = {}
+
+local function judge(run, item)
+  if creating[item.op] and item.id ~= '' then
+    if asked[item.id] then return {'broken', 'item ' .. item.id .. ' is asked for twice'} end
+    asked[item.id] = true
+  end
+  local judged = JUDGE[item.op] and JUDGE[item.op](run, item)
+  if judged then return judged end
+  if cannot_be_read(run, item) then
+    return {'broken', 'the state of step or join group ' .. (item.id or item.group) .. ' cannot be read'}
+  end
+end
+
+-- The items from ARGV[at] on; or nil and the answer of a call that must not be.
+local function read_items(run, at)
+  local items = {}
   while at <= #ARGV do
-    local op = ARGV[at]
-    if not SIZES[op] then return nil, {'broken', 'unknown item ' .. op} end
-    local item = {op = op, id = ARGV[at + 1]}
-    local refusal
-    if op == 'step' or op == 'inline' then
-      refusal = read_step_item(run, item, at, is_last)
-      if not streams[item.target] then
-        streams[item.target] = true
-        refusal = refusal or foreign_key(item.target, 'stream')
-      end
-    else
-      item.a, item.b = ARGV[at + 2], ARGV[at + 3]
-      if op == 'seal' then item.group = item.id elseif op == 'assign' then item.group = item.a end
-      if op == 'end' then refusal = foreign_key('expiring', 'zset', 'index:status:' .. string.sub(item.id, 5), 'zset') end
-    end
-    if not refusal and cannot_be_read(run, item) then
-      refusal = {'broken', 'the state of step or join group ' .. item.id .. ' cannot be read'}
-    end
+    local fields = FIELDS[ARGV[at]]
+    if not fields then return nil, {'broken', 'unknown item ' .. ARGV[at]} end
+    local item = {op = ARGV[at]}
+    if #ARGV < at + #fields then return nil, {'broken', 'item ' .. item.op .. ' has too few arguments'} end
+    for i, field in ipairs(fields) do item[field] = ARGV[at + i] end
+    local refusal = judge(run, item)
     if refusal then return nil, refusal end
     items[#items + 1] = item
-    at = at + SIZES[op]
+    at = at + #fields + 1
   end
   return items
 end

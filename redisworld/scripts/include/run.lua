@@ -75,6 +75,7 @@ local function save_run(run)
   if run.expire_ms then -- it has ended in this call: whoever waits for it is told
     redis.call('PEXPIRE', run.row, run.expire_ms)
     redis.call('PEXPIRE', run.log, run.expire_ms)
+    redis.call('PEXPIRE', run.row .. ':resumes', run.expire_ms)
     redis.call('PUBLISH', TAG .. 'ended', run.id)
   end
 end

@@ -1,0 +1,44 @@
+-- resume_hook: hands a payload to an open hook, once per resume id, and wakes its run.
+-- @key stats            hash: counters of the partition
+-- @derived row log hooks resumes streams indexes expiring releases
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg run_id
+-- @arg hook_id          or '': only a resume id that is known already is answered
+-- @arg token            the one the caller named
+-- @arg resume_id
+-- @arg digest           of the payload
+-- @arg payload
+-- @arg limit            events a log may hold
+-- @arg retention        ms a finished run stays
+-- @returns received number | conflict | gone status | full age_in_ms | not_found | broken why
+-- @include partition clock types stats run hooks msgpack messages wake finish ceiling
+local now, run_id, hook_id, token, resume_id, digest, payload, limit, retention = unpack(ARGV)
+
+local run = open_run(run_id, clock(now))
+if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.absent then return {'not_found'} end
+local foreign = foreign_key('stats', 'hash', 'run:' .. run_id .. ':resumes', 'hash', 'workflows' .. run.pin, 'stream')
+if foreign then return foreign end
+
+local resumes = run.row .. ':resumes'
+local known = redis.call('HGET', resumes, resume_id)
+if known then -- also after the hook was disposed, or the run has ended
+  local number, rest = string.match(known, '^(%d+)|(.*)$')
+  if rest == digest .. '|' .. token then return {'received', number} end
+  return {'conflict'}
+end
+if run.terminal then return {'gone', run.status} end
+if hook_id == '' or hook_state(run, hook_id) ~= 'open' then return {'not_found'} end
+local answer
+if at_ceiling(run, limit) then
+  answer = end_at_ceiling(run, retention)
+else
+  local number = append(run, 'hook_received', hook_id, '-', resume_id, payload)
+  redis.call('HSET', resumes, resume_id, number .. '|' .. digest .. '|' .. token)
+  observe(run, 'hook', '', false)
+  count('hooks_received')
+  answer = {'received', number}
+end
+save_run(run)
+save_stats()
+return answer

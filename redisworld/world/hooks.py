@@ -1,0 +1,165 @@
+"""Who holds a hook's token, and how does a payload get from a token to its run? (design section 11, hook tokens)
+
+A token lives in a partition of its own, where no script of its run reaches. So a hook is made in three calls, row first
+and pointer second: the row shows the hook as claiming, the token's pointer is set by compare-and-set, and the pass
+writes ``hook_created`` or ``hook_conflict``. A pointer counts only while the row it names shows that hook alive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from redisworld.errors import HookNotFound, InvalidInput, ResumeConflict, RunGone
+from redisworld.keys import Partition
+from redisworld.runs import TERMINAL
+from redisworld.world.replies import detail_of, word_of
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_LONGEST = 256
+_LIVING = (b"claiming", b"open")
+_OVER = frozenset(status.encode() for status in TERMINAL)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What a token's pointer names: a hook of a run. ``was`` is the run it named before, or ``""``."""
+
+    run_id: str
+    hook_id: str
+    was: str = ""
+
+
+def check_token(token: str) -> str:
+    """The token, if it can be one. Raises InvalidInput."""
+    return _check_name("hook token", token)
+
+
+def _check_name(what: str, name: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or not name.isprintable() or " " in name:
+        raise InvalidInput(f"{what} {name!r} cannot be used: 1 to {_LONGEST} printable characters without spaces")
+    return name
+
+
+class Hooks:
+    """The hooks of a namespace, by token."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def claim(self, run_id: str, hook_id: str, token: str, *, disposing: frozenset[str] = frozenset()) -> str:
+        """Claim a token for a hook that the next commit creates: ``""``, or the run whose living hook holds it.
+
+        ``disposing`` are hooks of this run that the same commit disposes of; what they hold is free. A repeat asks
+        again; of a hook that has its event already, and of a run that is gone, the commit decides. Raises
+        InvalidInput for a token that cannot be used.
+        """
+        world, dead = self._world, Holder("", "")
+        check_token(token)
+        staged = await world.call(
+            "stage_hook", world.partition(run_id), world.clock(), run_id, hook_id, token, *world.ceiling
+        )
+        if word_of(staged) != "staged":
+            return ""
+        while True:
+            reply = await world.call(
+                "claim_token", world.partition(token), token, run_id, hook_id, dead.run_id, dead.hook_id
+            )
+            if word_of(reply) == "claimed":
+                return ""
+            dead = Holder(reply[1].decode(), reply[2].decode())
+            freed = dead.run_id == run_id and dead.hook_id in disposing
+            if not freed and await self._lives(dead):
+                return dead.run_id
+
+    async def find(self, token: str) -> Holder:
+        """What holds a token. Raises HookNotFound when nothing living does."""
+        holder = await self._pointer(token)
+        if holder is None or not await self._lives(holder):
+            raise HookNotFound(token)
+        return holder
+
+    async def resume(self, token: str, payload: bytes, *, resume_id: str | None = None) -> tuple[str, int]:
+        """Hand a payload to the hook that holds a token: its run, and the number of its ``hook_received``.
+
+        The same ``resume_id`` again gives the first answer and writes nothing, also after the hook was disposed or its
+        run has ended. Raises HookNotFound, RunGone, ResumeConflict for a resume id used with another payload or
+        token, InvalidInput, RedisUnavailable.
+        """
+        identifier = _check_name("resume id", resume_id) if resume_id is not None else secrets.token_hex(12)
+        holder = await self._pointer(check_token(token))
+        if holder is None:
+            raise HookNotFound(token)
+        if resume_id is not None and holder.was:  # the run before it may have taken this very resume
+            word, detail = await self._resume(Holder(holder.was, ""), token, identifier, payload)
+            if word == "received":
+                return holder.was, int(detail)
+        word, detail = await self._resume(holder, token, identifier, payload)
+        match word:
+            case "received":
+                return holder.run_id, int(detail)
+            case "conflict":
+                raise ResumeConflict(f"resume id {identifier!r} was used with another payload or token")
+            case "gone" | "full":
+                raise RunGone(f"the run {holder.run_id!r} of hook token {token!r} has ended")
+        raise HookNotFound(token)
+
+    async def _resume(self, holder: Holder, token: str, resume_id: str, payload: bytes) -> tuple[str, str]:
+        world = self._world
+        digest = hashlib.sha1(payload, usedforsecurity=False).hexdigest()
+        reply = await world.call(
+            "resume_hook",
+            world.partition(holder.run_id),
+            world.clock(),
+            holder.run_id,
+            holder.hook_id,
+            token,
+            resume_id,
+            digest,
+            payload,
+            *world.ceiling,
+        )
+        return word_of(reply), detail_of(reply)
+
+    async def release(self, partition: Partition, limit: int = 100) -> int:
+        """Let at most so many pointers go that runs of this partition have given up; how many."""
+        world = self._world
+
+        async def look() -> Any:
+            return await world.connection.commands.hscan(partition.releases, 0, count=limit)
+
+        _, found = await world.connection.run("read_releases", look)
+        for name, token_bytes in found.items():
+            run_id, hook_id = name.decode().split(" ")
+            token = token_bytes.decode()
+            keep = world.settings.retention_ms
+            word_of(await world.call("release_token", world.partition(token), token, run_id, hook_id, keep))
+        if found:
+
+            async def forget() -> Any:
+                return await world.connection.commands.hdel(partition.releases, *found)
+
+            await world.connection.run("forget_releases", forget)
+        return len(found)
+
+    async def _pointer(self, token: str) -> Holder | None:
+        key = self._world.partition(token).hook(token)
+
+        async def call() -> Any:
+            return await self._world.connection.commands.hmget(key, ["run", "hook", "was"])
+
+        run_id, hook_id, was = await self._world.connection.run("read_hook", call)
+        return Holder(run_id.decode(), hook_id.decode(), (was or b"").decode()) if run_id and hook_id else None
+
+    async def _lives(self, holder: Holder) -> bool:
+        key = self._world.partition(holder.run_id).run(holder.run_id)
+
+        async def call() -> Any:
+            return await self._world.connection.commands.hmget(key, ["status", f"h:{holder.hook_id}"])
+
+        status, state = await self._world.connection.run("read_hook_state", call)
+        return status is not None and status not in _OVER and state in _LIVING

@@ -1,0 +1,42 @@
+"""What do the answers of scripts mean? Their first item is a word of the design; ``broken`` is never passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redisworld.errors import MalformedMessage
+from redisworld.world.deliveries import Claim
+
+
+def word_of(reply: Sequence[Any]) -> str:
+    """The outcome word. Raises MalformedMessage for ``broken``, with what the script found."""
+    word: str = reply[0].decode()
+    if word == "broken":
+        raise MalformedMessage(f"the script found something it cannot work with: {reply[1].decode()}")
+    return word
+
+
+def detail_of(reply: Sequence[Any]) -> str:
+    """What comes with the word, as text, or ``""``."""
+    if len(reply) < 2:
+        return ""
+    detail = reply[1]
+    return detail.decode() if isinstance(detail, bytes) else str(detail)
+
+
+def claim_of(reply: Sequence[Any]) -> Claim:
+    """One answer of claim_many; here ``broken`` is an outcome, since its neighbours are not."""
+    word = reply[0].decode()
+    if word == "started":
+        return Claim(
+            outcome=word,
+            attempt=int(reply[1]),
+            charged=int(reply[2]),
+            first_started_at=int(reply[3]),
+            started_at=int(reply[4]),
+            input=reply[5],
+        )
+    if word == "too_early":
+        return Claim(outcome=word, wait_ms=int(reply[1]))
+    return Claim(outcome=word, detail=detail_of(reply), step_id=reply[2].decode() if len(reply) > 2 else "")
