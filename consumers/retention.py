@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.world import World
 
 log = logging.getLogger("redisworld")
@@ -29,6 +29,8 @@ class Retention:
                 await self.tick()
             except RedisUnavailable as error:
                 log.debug("retention: %s", error)
+            except MalformedMessage as error:
+                log.error("retention: %s", error)
             for _ in range(max(1, self._world.settings.reap_every_ms // 1_000)):
                 if stopping():
                     return

@@ -1,4 +1,4 @@
-"""What is a run, and a step of it, as a frozen value? Which status follows which? (design section 7)"""
+"""What is a run, and a step of it, as a frozen value? Which status may follow which says ``fences.py``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,6 @@ class Status(StrEnum):
 
 
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
-
-TRANSITIONS: dict[Status, frozenset[Status]] = {
-    Status.PENDING: frozenset({Status.RUNNING}) | TERMINAL,
-    Status.RUNNING: TERMINAL,
-    Status.COMPLETED: frozenset(),
-    Status.FAILED: frozenset(),
-    Status.CANCELLED: frozenset(),
-}
-"""Which status of a run may follow which; the scripts guard the same table."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,13 @@
 -- @arg payload          of run_failed
 -- @arg retention        ms a finished run stays
 -- @returns buried id of the letter | stale | broken why
--- @include partition clock types stats run hooks delivery save finish
+-- @include partition arguments clock types stats run hooks delivery save finish
 local now, consumer, stream, entry, kind, run_id, reason, detail, deliveries, code, payload, retention = unpack(ARGV)
+
+local refused = arity(12) or streams('stream', stream) or entries('entry', entry) or plain('run_id?', run_id, 'code?', code)
+  or one_of('kind', kind, 'step', 'workflow', 'unknown')
+  or numbers('now?', now, 'deliveries', deliveries, 'retention', retention)
+if refused then return refused end
 now = clock(now)
 
 if not holds(stream, entry, consumer) then return {'stale'} end

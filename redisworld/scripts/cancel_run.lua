@@ -7,13 +7,16 @@
 -- @arg reason           payload
 -- @arg retention        ms a finished run stays
 -- @returns requested status | cancelled | conflict status | not_found | broken why
--- @include partition clock types stats run hooks msgpack messages wake finish
+-- @include partition arguments clock types stats run hooks msgpack messages wake finish
 local now, run_id, mode, reason, retention = unpack(ARGV)
 
+local refused = arity(5) or plain('run_id', run_id) or one_of('mode', mode, 'request', 'terminate')
+  or numbers('now?', now, 'retention', retention) or foreign_key('stats', 'hash')
+if refused then return refused end
 -- Under OOM Redis lets a script write on when its first write was an allowed one; a cancelled run frees memory.
 redis.call('HDEL', TAG .. 'stats', '')
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 if run.terminal then
   if mode == 'terminate' and run.status == 'cancelled' then return {'cancelled'} end

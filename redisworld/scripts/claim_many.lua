@@ -11,9 +11,14 @@
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock types stats run steps hooks delivery save msgpack messages wake groups finish ceiling
-local now, consumer, limit, retention = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+-- @include partition arguments clock types stats run steps hooks delivery save msgpack messages wake groups finish ceiling
 local FIRST, STRIDE = 5, 12
+local now, consumer, limit, retention = unpack(ARGV, 1, 4)
+
+local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
+  or foreign_key('stats', 'hash')
+if refused then return refused end
+now = clock(now)
 
 local function first_start(run, step)
   if step.started_now then return run.at_text end
@@ -62,11 +67,20 @@ local function exhaust(run, step, name, allowed, message, may_take)
   return observe(run, 'step', message, may_take)
 end
 
+local function judge(i)
+  return plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message', ARGV[i + 3], 'name', ARGV[i + 9])
+    or streams('stream', ARGV[i + 4]) or entries('entry?', ARGV[i + 5]) or numbers('attempts', ARGV[i + 6])
+    or one_of('may_replay', ARGV[i + 7], '0', '1') or one_of('mode', ARGV[i + 8], 'bare', 'ensure')
+    or one_of('known', ARGV[i + 10], '0', '1') or foreign_key(ARGV[i + 4], 'stream')
+end
+
 local function claim(i)
+  local bad = judge(i)
+  if bad then return bad end
   local run_id, step_id, token, message, stream, entry = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
   local allowed, may_replay, mode, name, known = tonumber(ARGV[i + 6]), ARGV[i + 7] == '1', ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
   local run = open_run(run_id, now)
-  if run.broken then return {'broken', 'the row or log of this run has another type'} end
+  if run.broken then return run.broken end
   if run.absent then return {'not_found'} end
   local step = open_step(run, step_id)
   if step and unreadable(run, step) then return {'broken', 'the state of this step cannot be read'} end
@@ -101,6 +115,8 @@ local function claim(i)
     return {'stale'}
   end
   if charged(step) >= allowed then
+    local foreign = foreign_key('workflows' .. run.pin, 'stream')
+    if foreign then return foreign end
     local outcome = exhaust(run, step, name, allowed, message, may_replay and holds(stream, entry, consumer))
     if outcome ~= 'responsible' then settle_if_held(stream, entry, consumer) end
     return {'exhausted', outcome}

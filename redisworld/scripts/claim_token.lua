@@ -7,11 +7,12 @@
 -- @arg dead_run         the holder that the caller has found dead, or ''
 -- @arg dead_hook
 -- @returns claimed | held run hook | broken why
--- @include partition types
+-- @include partition arguments types
 local token, run_id, hook_id, dead_run, dead_hook = unpack(ARGV)
 
-local foreign = foreign_key('hook:' .. token, 'hash')
-if foreign then return foreign end
+local refused = arity(5) or words('token', token) or plain('run_id', run_id, 'hook_id', hook_id, 'dead_run?', dead_run,
+  'dead_hook?', dead_hook) or foreign_key('hook:' .. token, 'hash')
+if refused then return refused end
 local pointer = TAG .. 'hook:' .. token
 local holder = redis.call('HMGET', pointer, 'run', 'hook')
 if holder[1] == run_id and holder[2] == hook_id then

@@ -21,13 +21,18 @@
 -- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what
 --          | invalid what | full age_in_ms | not_found | broken why
--- @include partition clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
+-- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
 -- @include ceiling items apply
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
   unpack(ARGV, 1, 14)
 
+if #ARGV < 14 then return {'broken', 'takes 14 arguments at least, not ' .. #ARGV} end
+local refused = plain('run_id', run_id, 'message', message, 'pass', pass) or streams('stream', stream) or entries('entry', entry)
+  or one_of('last', last, '0', '1') or numbers('now?', now, 'replayed_to', replayed_to, 'consumed', consumed,
+  'limit', limit, 'retention', retention, 'spec', spec, 'started_at?', started_at)
+if refused then return refused end
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 local done_pass, done_word, done_inline, done_at =
   string.match(redis.call('HGET', run.row, 'pass') or '', '^(%S+) (%S+) (%d) (%d+)$')

@@ -9,9 +9,13 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock types stats run steps delivery save msgpack messages wake groups
-local now, consumer = clock(ARGV[1]), ARGV[2]
-local STRIDE, SPEC = 14, 1
+-- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups
+local FIRST, STRIDE, SPEC = 3, 14, 1
+local now, consumer = unpack(ARGV, 1, 2)
+
+local refused = whole_items(FIRST, STRIDE) or numbers('now?', now) or foreign_key('stats', 'hash')
+if refused then return refused end
+now = clock(now)
 
 -- Under OOM Redis lets a script write on when its first write was an allowed one; this call frees memory.
 redis.call('HDEL', TAG .. 'stats', '')
@@ -49,11 +53,23 @@ local function repeated(run, message, stream, entry)
   return 'settled'
 end
 
+local function judge(i)
+  local outcome = ARGV[i + 3]
+  local bad = plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message?', ARGV[i + 5])
+    or one_of('outcome', outcome, 'completed', 'failed', 'retrying') or streams('stream', ARGV[i + 6])
+    or entries('entry?', ARGV[i + 7]) or one_of('may_replay', ARGV[i + 8], '0', '1') or foreign_key(ARGV[i + 6], 'stream')
+  if bad or outcome ~= 'retrying' then return bad end
+  return one_of('cause', ARGV[i + 4], 'error', 'timeout', 'drain') or numbers('delay', ARGV[i + 10])
+    or streams('target', ARGV[i + 11]) or plain('name', ARGV[i + 12])
+end
+
 local function complete(i)
+  local bad = judge(i)
+  if bad then return bad end
   local run_id, step_id, token, outcome, cause = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local message, stream, entry, may_replay = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8] == '1'
   local run = open_run(run_id, now)
-  if run.broken then return {'broken', 'the row or log of this run has another type'} end
+  if run.broken then return run.broken end
   if run.absent then
     settle_if_held(stream, entry, consumer)
     return {'not_found'}
@@ -86,6 +102,9 @@ local function complete(i)
   if outcome == 'retrying' then
     local foreign = foreign_key(ARGV[i + 11], 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
     if foreign then return foreign end
+  elseif not run.terminal then
+    local foreign = foreign_key('workflows' .. run.pin, 'stream')
+    if foreign then return foreign end
   end
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
   if outcome == 'retrying' then
@@ -98,7 +117,7 @@ local function complete(i)
 end
 
 local answers = {}
-batch.size, batch.first, batch.last = (#ARGV - 2) / STRIDE, ARGV[10], ARGV[#ARGV - STRIDE + 8]
-for i = 3, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
+batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 7], ARGV[#ARGV - STRIDE + 8]
+for i = FIRST, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
 save_all()
 return answers

@@ -9,12 +9,18 @@
 -- @arg item             start | waited id | step, wait, unwait, hook, dispose, attr or end as in include/items.lua
 -- @returns started at | created | completed | cancelled | disposed | ended | conflict status | hook_conflict | gone status
 --          | invalid what | diverged what | full age_in_ms | not_found | broken why
--- @include partition clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
+-- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
 -- @include ceiling items apply
 local now, run_id, limit, retention, spec, op = unpack(ARGV, 1, 6)
 
+if #ARGV < 6 then return {'broken', 'takes 6 arguments at least, not ' .. #ARGV} end
+local refused = plain('run_id', run_id) or numbers('now?', now, 'limit', limit, 'retention', retention, 'spec', spec)
+if op == 'start' then refused = refused or arity(6) end
+if op == 'waited' then refused = refused or arity(7) or plain('id', ARGV[7]) end
+if refused then return refused end
+
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 if run.terminal then return {op == 'end' and 'conflict' or 'gone', run.status} end
 

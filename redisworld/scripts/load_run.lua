@@ -14,11 +14,15 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @returns loaded fields length owned elements | settled | gone status | full age_in_ms | not_found | broken why
--- @include partition clock types stats run hooks delivery save msgpack finish ceiling
+-- @include partition arguments clock types stats run hooks delivery save msgpack finish ceiling
 local now, consumer, run_id, message, stream, entry, from, count_most, bytes, limit, retention = unpack(ARGV)
 
+local refused = arity(11) or plain('run_id', run_id, 'message', message) or streams('stream', stream) or entries('entry', entry)
+  or numbers('now?', now, 'from', from, 'count', count_most, 'bytes', bytes, 'limit', limit, 'retention', retention)
+if refused then return refused end
+
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 
 local foreign = foreign_key('stats', 'hash', 'index:status:pending', 'zset', 'index:status:running', 'zset')

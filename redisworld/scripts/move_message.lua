@@ -18,13 +18,18 @@
 -- @arg delay            ms; 0 publishes at once
 -- @arg body             the message
 -- @returns moved | stale | broken why
--- @include partition clock types stats run steps delivery save messages
+-- @include partition arguments clock types stats run steps delivery save messages
 local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, old, id, target, wait_ms, body = unpack(ARGV)
+
+-- The words of the message are a stranger's, perhaps: what cannot be read when it is due is buried then.
+local refused = arity(15) or streams('stream', stream, 'target', target) or entries('entry', entry)
+  or numbers('now?', now, 'delay', wait_ms)
+if refused then return refused end
 now, wait_ms = clock(now), tonumber(wait_ms)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
 local foreign = foreign_key('stats', 'hash', target, 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream',
-  'run:' .. run_id, 'hash')
+  'run:' .. run_id, 'hash', 'run:' .. run_id .. ':log', 'list')
 if foreign then return foreign end
 settle(stream, entry)
 save_deliveries() -- first: Redis allows it under OOM

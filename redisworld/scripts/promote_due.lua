@@ -1,43 +1,61 @@
 -- promote_due: makes due timers happen and moves due messages to their streams.
--- A wake never completes a wait; this does. Timers of finished runs are dropped.
+-- A wake never completes a wait; this does. Timers of finished runs are dropped; what cannot be read is buried.
 -- @key stats            hash: counters of the partition
--- @derived row log streams delayed bodies dead nudge
+-- @derived row log streams delayed bodies dead
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            members to promote at most
 -- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was | broken why
--- @include partition clock types stats run msgpack messages wake waits
+-- @include partition arguments clock types stats run msgpack messages wake waits
+local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
+  or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset', 'delayed:body', 'hash')
+if refused then return refused end
 local now, limit = clock(ARGV[1]), tonumber(ARGV[2])
 local answer = {'promoted', ''}
 
-local function complete_wait(run_id, wait_id)
+-- What cannot be read is not dropped: it goes where people look.
+local function bury_delayed(member, body, why)
+  redis.call('XADD', TAG .. 'dead', '*', 'kind', 'unknown', 'reason', 'undecodable', 'detail', 'delayed member: ' .. member .. why,
+    'deliveries', 0, 'stream', 'delayed', 'entry', '0-0', 'at', string.format('%.0f', now), 'original:msg', body or '')
+  count('buried')
+end
+
+local function complete_wait(member, run_id, wait_id)
   local run = open_run(run_id, now)
-  if run.broken or run.absent or run.terminal then return end
-  if not is_waiting(wait_state(run, wait_id)) then return end
+  if run.broken then return bury_delayed(member, '', ': ' .. run.broken[2]) end
+  if run.absent or run.terminal or not is_waiting(wait_state(run, wait_id)) then return end
   end_wait(run, wait_id, 'completed')
   observe(run, 'timer', '', false)
 end
 
--- What cannot be read is not dropped: it goes where people look.
-local function bury_delayed(member, body)
-  redis.call('XADD', TAG .. 'dead', '*', 'kind', 'unknown', 'reason', 'undecodable', 'detail', 'delayed member: ' .. member,
-    'deliveries', 0, 'stream', 'delayed', 'entry', '0-0', 'at', string.format('%.0f', now), 'original:msg', body)
-  count('buried')
+local function publish_due(member, kind, run_id)
+  local body = redis.call('HGET', TAG .. 'delayed:body', member)
+  if not body then return end
+  local message = read_delayed(kind, run_id, body)
+  if not message then return bury_delayed(member, body, '') end
+  local foreign = foreign_key(message.target, 'stream')
+  if foreign then return bury_delayed(member, body, ': ' .. foreign[2]) end
+  publish(message.target, message, now)
 end
 
-local foreign = foreign_key('stats', 'hash', 'dead', 'stream')
-if foreign then return foreign end
+-- Where a wake would go, before anything is written: a wake that cannot be published would be lost.
+local function foreign_wakes(due)
+  for i = 1, #due, 2 do
+    local run_id = string.match(due[i], '^wait (%S+) %S+$')
+    local run = run_id and open_run(run_id, now)
+    local foreign = run and run.pin and foreign_key('workflows' .. run.pin, 'stream')
+    if foreign then return foreign end
+  end
+end
+
 local due = redis.call('ZRANGE', TAG .. 'delayed', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES')
+local foreign = foreign_wakes(due)
+if foreign then return foreign end
 local members = {}
 for i = 1, #due, 2 do
   local member = due[i]
   members[#members + 1] = member
   local kind, run_id, id = string.match(member, '^(%S+) (%S+) (%S+)$')
-  if kind == 'wait' then
-    complete_wait(run_id, id)
-  else
-    local body = redis.call('HGET', TAG .. 'delayed:body', member)
-    if body and not publish_delayed(kind, run_id, body, now) then bury_delayed(member, body) end
-  end
+  if kind == 'wait' then complete_wait(member, run_id, id) else publish_due(member, kind, run_id) end
   answer[#answer + 1] = string.format('%.0f', now - tonumber(due[i + 1]))
 end
 for _, run in pairs(opened) do

@@ -3,8 +3,12 @@
 -- @derived row log hooks resumes indexes expiring
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
--- @returns reaped count
--- @include partition clock stats
+-- @returns reaped count | broken why
+-- @include partition arguments clock types stats
+local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
+  or foreign_key('stats', 'hash', 'expiring', 'zset', 'index:created', 'zset', 'index:status:completed', 'zset',
+  'index:status:failed', 'zset', 'index:status:cancelled', 'zset')
+if refused then return refused end
 local now, limit = clock(ARGV[1]), ARGV[2]
 
 local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)

@@ -9,12 +9,14 @@
 -- @arg count            entries to take at most
 -- @arg ticket           ms the ticket is held
 -- @returns reclaimed cursor, then per entry: entry deliveries fields | busy | no_group | broken why
--- @include partition types stats delivery
+-- @include partition arguments types stats delivery
 local consumer, stream, lease, cursor, limit, ticket = unpack(ARGV)
 
+local refused = arity(6) or streams('stream', stream) or entries('cursor', cursor)
+  or numbers('lease', lease, 'count', limit, 'ticket', ticket)
+  or foreign_key('stats', 'hash', stream, 'stream', 'reclaim:' .. stream, 'string')
+if refused then return refused end
 redis.call('HDEL', TAG .. 'stats', '') -- first: under OOM a script may write on after an allowed write
-local foreign = foreign_key('stats', 'hash')
-if foreign then return foreign end
 local holder_key = TAG .. 'reclaim:' .. stream
 local holder = redis.call('GET', holder_key)
 if holder and holder ~= consumer then return {'busy'} end

@@ -7,11 +7,12 @@
 -- @arg hook_id
 -- @arg keep             ms until the pointer goes
 -- @returns released | kept | broken why
--- @include partition types
+-- @include partition arguments types
 local token, run_id, hook_id, keep = unpack(ARGV)
 
-local foreign = foreign_key('hook:' .. token, 'hash')
-if foreign then return foreign end
+local refused = arity(4) or words('token', token) or plain('run_id', run_id, 'hook_id', hook_id) or numbers('keep', keep)
+  or foreign_key('hook:' .. token, 'hash')
+if refused then return refused end
 local pointer = TAG .. 'hook:' .. token
 local holder = redis.call('HMGET', pointer, 'run', 'hook')
 if holder[1] ~= run_id or holder[2] ~= hook_id then return {'kept'} end

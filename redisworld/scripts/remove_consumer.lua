@@ -4,9 +4,12 @@
 -- @derived streams
 -- @arg consumer         the one to remove
 -- @arg stream           without the tag
--- @returns removed | holding | no_group
--- @include partition delivery
+-- @returns removed | holding | no_group | broken why
+-- @include partition arguments delivery
 local consumer, stream = unpack(ARGV)
+
+local refused = arity(2) or streams('stream', stream)
+if refused then return refused end
 local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, '-', '+', 1, consumer)
 if pending.err then return {'no_group'} end
 if #pending > 0 then return {'holding'} end

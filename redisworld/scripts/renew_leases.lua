@@ -4,9 +4,13 @@
 -- @derived streams
 -- @arg consumer
 -- @arg deliveries       pairs: stream without the tag, entry
--- @returns renewed, then each entry that the consumer holds no more
--- @include partition delivery
+-- @returns renewed, then each entry that the consumer holds no more | broken why
+-- @include partition arguments delivery
 local consumer = ARGV[1]
+
+local refused = whole_items(2, 2)
+for i = 2, #ARGV - 1, 2 do refused = refused or streams('stream', ARGV[i]) or entries('entry', ARGV[i + 1]) end
+if refused then return refused end
 local answer = {'renewed'}
 for i = 2, #ARGV, 2 do
   if holds(ARGV[i], ARGV[i + 1], consumer) then

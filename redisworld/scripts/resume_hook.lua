@@ -11,11 +11,16 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @returns received number | conflict | gone status | full age_in_ms | not_found | broken why
--- @include partition clock types stats run hooks msgpack messages wake finish ceiling
+-- @include partition arguments clock types stats run hooks msgpack messages wake finish ceiling
 local now, run_id, hook_id, token, resume_id, digest, payload, limit, retention = unpack(ARGV)
 
+local refused = arity(9) or plain('run_id', run_id, 'hook_id?', hook_id, 'digest', digest)
+  or words('token', token, 'resume_id', resume_id)
+  or numbers('now?', now, 'limit', limit, 'retention', retention)
+if refused then return refused end
+
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 local foreign = foreign_key('stats', 'hash', 'run:' .. run_id .. ':resumes', 'hash', 'workflows' .. run.pin, 'stream')
 if foreign then return foreign end

@@ -4,9 +4,12 @@
 -- @arg consumer
 -- @arg stream           without the tag
 -- @arg entry
--- @returns settled | stale
--- @include partition delivery
+-- @returns settled | stale | broken why
+-- @include partition arguments delivery
 local consumer, stream, entry = unpack(ARGV)
+
+local refused = arity(3) or streams('stream', stream) or entries('entry', entry)
+if refused then return refused end
 local word = settle_if_held(stream, entry, consumer) and 'settled' or 'stale'
 save_deliveries()
 return {word}

@@ -9,11 +9,15 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @returns staged | conflict state | gone status | full age_in_ms | not_found | broken why
--- @include partition clock types stats run hooks msgpack finish ceiling
+-- @include partition arguments clock types stats run hooks msgpack finish ceiling
 local now, run_id, hook_id, token, limit, retention = unpack(ARGV)
 
+local refused = arity(6) or plain('run_id', run_id, 'hook_id', hook_id) or words('token', token)
+  or numbers('now?', now, 'limit', limit, 'retention', retention)
+if refused then return refused end
+
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 if run.terminal then return {'gone', run.status} end
 local foreign = foreign_key('run:' .. run_id .. ':hooks', 'hash')

@@ -11,11 +11,15 @@
 -- @arg created          payload of run_created
 -- @arg message          the first message, with message id 'start'
 -- @returns created created_at | conflict status workflow created_at | broken
--- @include partition clock types stats run messages
+-- @include partition arguments clock types stats run messages
 local now, run_id, workflow, deployment, pin, spec, root, created, message = unpack(ARGV)
 
+local refused = arity(9) or numbers('now?', now, 'spec', spec) or plain('run_id', run_id, 'workflow', workflow,
+  'deployment?', deployment, 'pin?', pin, 'root', root)
+if refused then return refused end
+
 local run = open_run(run_id, clock(now))
-if run.broken then return {'broken', 'the row or log of this run has another type'} end
+if run.broken then return run.broken end
 if not run.absent then return {'conflict', run.status, run.workflow, run.created_at} end
 
 local foreign = foreign_key('stats', 'hash', 'workflows' .. pin, 'stream', 'index:created', 'zset', 'index:status:pending', 'zset')

@@ -1,8 +1,17 @@
 """Where is the door to Redis? ``World``; nothing outside this package speaks to Redis."""
 
 from redisworld.world.connection import EMBEDDED_URL, redacted
-from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
-from redisworld.world.events import Answer
+from redisworld.world.deliveries import (
+    Answer,
+    Claim,
+    ClaimItem,
+    Committed,
+    Completion,
+    Delivery,
+    Loaded,
+    Outgoing,
+    Recorded,
+)
 from redisworld.world.handle import Run
 from redisworld.world.queue import Stream
 from redisworld.world.renewal import Renewal

@@ -220,3 +220,10 @@ class Committed(msgspec.Struct, frozen=True):
     inline: bool = False
     detail: str = ""
     at: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a single event: its outcome word, and what comes with it."""
+
+    outcome: str
+    detail: str = ""

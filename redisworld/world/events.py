@@ -16,6 +16,7 @@ from redisworld import failures, messages
 from redisworld.errors import ErrorInfo, InvalidInput
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
+from redisworld.world.deliveries import Answer
 from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
@@ -23,13 +24,6 @@ if TYPE_CHECKING:
 
 _LONGEST_KEY = 256
 _LONGEST_VALUE = 256
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Outcome word of a single event, and what comes with it."""
-
-    outcome: str
-    detail: str = ""
 
 
 class Events:

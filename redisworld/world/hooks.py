@@ -16,6 +16,7 @@ import msgspec
 from redisworld.errors import HookNotFound, InvalidInput, ResumeConflict, RunGone
 from redisworld.keys import Partition
 from redisworld.runs import TERMINAL
+from redisworld.world.deliveries import Answer
 from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
@@ -95,20 +96,25 @@ class Hooks:
         if holder is None:
             raise HookNotFound(token)
         if resume_id is not None and holder.was:  # the run before it may have taken this very resume
-            word, detail = await self._resume(Holder(holder.was, ""), token, identifier, payload)
-            if word == "received":
-                return holder.was, int(detail)
-        word, detail = await self._resume(holder, token, identifier, payload)
-        match word:
+            answer = await self.resume_at(Holder(holder.was, ""), token, payload, resume_id=identifier)
+            if answer.outcome == "received":
+                return holder.was, int(answer.detail)
+        answer = await self.resume_at(holder, token, payload, resume_id=identifier)
+        match answer.outcome:
             case "received":
-                return holder.run_id, int(detail)
+                return holder.run_id, int(answer.detail)
             case "conflict":
                 raise ResumeConflict(f"resume id {identifier!r} was used with another payload or token")
             case "gone" | "full":
                 raise RunGone(f"the run {holder.run_id!r} of hook token {token!r} has ended")
         raise HookNotFound(token)
 
-    async def _resume(self, holder: Holder, token: str, resume_id: str, payload: bytes) -> tuple[str, str]:
+    async def resume_at(self, holder: Holder, token: str, payload: bytes, *, resume_id: str) -> Answer:
+        """Hand a payload to this hook, as one who has looked up its token before: one call, the outcome word.
+
+        ``received`` and the number of the event, ``conflict``, ``gone``, ``not_found`` or ``full``. With an empty hook
+        id only a resume id that the run knows already is ``received``.
+        """
         world = self._world
         digest = hashlib.sha1(payload, usedforsecurity=False).hexdigest()
         reply = await world.call(
@@ -123,7 +129,7 @@ class Hooks:
             payload,
             *world.ceiling,
         )
-        return word_of(reply), detail_of(reply)
+        return Answer(word_of(reply), detail_of(reply))
 
     async def release(self, partition: Partition, limit: int = 100) -> int:
         """Let at most so many pointers go that runs of this partition have given up; how many."""

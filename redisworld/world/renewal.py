@@ -8,10 +8,11 @@ from typing import Any
 from redis.exceptions import NoScriptError, RedisError
 
 from redisworld import scripts
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery, Outgoing
+from redisworld.world.replies import word_of
 
 
 class Renewal:
@@ -30,6 +31,8 @@ class Renewal:
         args: list[str | bytes | int] = [self._consumer]
         for delivery in deliveries:
             args += [delivery.stream, delivery.entry_id]
+        if not deliveries:
+            return set()
         return {entry.decode() for entry in self._call("renew_leases", partition, args)[1:]}
 
     def give_back(self, delivery: Delivery) -> None:
@@ -42,8 +45,10 @@ class Renewal:
         script = scripts.load(name)
         try:
             try:
-                return self._client.evalsha(script.sha, 1, partition.stats, *args)
+                reply = self._client.evalsha(script.sha, 1, partition.stats, *args)
             except NoScriptError:
-                return self._client.eval(script.text, 1, partition.stats, *args)
-        except (RedisError, OSError) as error:
+                reply = self._client.eval(script.text, 1, partition.stats, *args)
+            word_of(reply)
+            return reply
+        except (RedisError, OSError, MalformedMessage) as error:
             raise RedisUnavailable(f"leases could not be renewed: {error}") from error

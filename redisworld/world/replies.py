@@ -17,6 +17,13 @@ def word_of(reply: Sequence[Any]) -> str:
     return word
 
 
+def items_of(reply: Sequence[Any]) -> Sequence[Any]:
+    """The answers to the items of a batch. Raises MalformedMessage where the whole call was ``broken``."""
+    if reply and isinstance(reply[0], bytes):
+        word_of(reply)
+    return reply
+
+
 def detail_of(reply: Sequence[Any]) -> str:
     """What comes with the word, as text, or ``""``."""
     if len(reply) < 2:

@@ -36,7 +36,7 @@ from redisworld.world.handle import Run
 from redisworld.world.hooks import Hooks
 from redisworld.world.namespace import open_namespace
 from redisworld.world.queue import Queue, Stream, fields_of
-from redisworld.world.replies import claim_of, word_of
+from redisworld.world.replies import claim_of, items_of, word_of
 
 _START_PATIENCE_MS = 1_000
 """A caller of start() waits for an answer; it may repeat the start as it sees fit."""
@@ -395,7 +395,7 @@ class World:
     async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         args = [arg for item in items for arg in item.args()]
         replies = await self.call("claim_many", partition, self.clock(), self.consumer, *self.ceiling, *args)
-        return [claim_of(reply) for reply in replies]
+        return [claim_of(reply) for reply in items_of(replies)]
 
     async def complete(self, item: Completion) -> Recorded:
         """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
@@ -405,7 +405,8 @@ class World:
         args = [arg for item in items for arg in item.args()]
         replies = await self.call("complete_many", partition, self.clock(), self.consumer, *args)
         return [
-            Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "") for reply in replies
+            Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "")
+            for reply in items_of(replies)
         ]
 
     # -- deliveries
@@ -475,7 +476,9 @@ class World:
 
     async def reap(self, partition: Partition, limit: int) -> int:
         """Delete at most ``limit`` finished runs whose retention is over; how many."""
-        return int((await self.call("reap_expired", partition, self.clock(), limit))[1])
+        reply = await self.call("reap_expired", partition, self.clock(), limit)
+        word_of(reply)
+        return int(reply[1])
 
     async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
         """Remove a consumer that holds nothing; False if it does."""

@@ -5,6 +5,17 @@ local function has_attributes_event(run, id)
   return id ~= '' and (run.fields['e:' .. id] or redis.call('HEXISTS', run.row, 'e:' .. id) == 1)
 end
 
+-- What to return for changes that are no JSON object of texts and nulls.
+local function bad_changes(changes)
+  local read, found = pcall(cjson.decode, changes)
+  if not read or type(found) ~= 'table' then return refuse('changes', 'a JSON object', changes) end
+  for key, value in pairs(found) do
+    if type(key) ~= 'string' or (type(value) ~= 'string' and value ~= cjson.null) then
+      return refuse('changes', 'a JSON object of texts and nulls', changes)
+    end
+  end
+end
+
 -- Merges changes (a JSON object; null takes one away) into what the run has. Answers whether they are few enough.
 local function merge_attributes(run, changes)
   local all, size = run.attributes or cjson.decode(redis.call('HGET', run.row, 'attributes') or '{}'), 0

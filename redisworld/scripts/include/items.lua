@@ -15,8 +15,9 @@ local FIELDS = {
 }
 
 local function judge_step(run, item)
-  local foreign = foreign_key(item.target, 'stream')
-  if foreign then return foreign end
+  local refused = plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
+    or streams('target', item.target) or plain('token', item.token or 'none') or foreign_key(item.target, 'stream')
+  if refused then return refused end
   local step = open_step(run, item.id)
   if not step then return end
   item.exists = true
@@ -26,15 +27,15 @@ local function judge_step(run, item)
 end
 
 local function judge_wait(_, item)
-  if tonumber(item.due) then return foreign_key('delayed', 'zset', 'nudge', 'stream') end
-  return {'broken', 'wait ' .. item.id .. ' is due at ' .. item.due .. ', which is no number'}
+  return plain('id', item.id) or numbers('due', item.due) or foreign_key('delayed', 'zset', 'nudge', 'stream')
 end
 
-local function judge_wait_end() return foreign_key('delayed', 'zset') end
+local function judge_wait_end(_, item) return plain('id', item.id) or foreign_key('delayed', 'zset') end
 
 local function judge_hook(run, item)
-  local foreign = foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
-  if foreign then return foreign end
+  local refused = plain('id', item.id, 'holder?', item.holder) or words('token', item.token)
+    or foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
+  if refused then return refused end
   item.exists = hook_state(run, item.id)
   if item.exists == 'claiming' then item.exists = nil end
   local token = redis.call('HGET', hooks_key(run), item.id)
@@ -43,24 +44,28 @@ local function judge_hook(run, item)
 end
 
 local function judge_attributes(run, item)
+  local refused = plain('id?', item.id) or bad_changes(item.changes)
+  if refused then return refused end
   item.exists = has_attributes_event(run, item.id)
   if item.exists or merge_attributes(run, item.changes) then return end
   return {'invalid', 'the run would have more than ' .. MOST_ATTRIBUTES .. ' attributes'}
 end
 
+local function judge_seal(_, item) return plain('group', item.group) or one_of('mode', item.mode, 'all', 'fail_fast') end
+
+local function judge_assign(_, item) return plain('step', item.id, 'group?', item.group) end
+
 local function judge_end(run, item)
-  if item.kind == 'run_completed' or item.kind == 'run_failed' or item.kind == 'run_cancelled' then
-    return foreign_end(run, string.sub(item.kind, 5))
-  end
-  return {'broken', 'unknown end ' .. item.kind}
+  return one_of('kind', item.kind, 'run_completed', 'run_failed', 'run_cancelled') or plain('code?', item.code)
+    or foreign_end(run, string.sub(item.kind, 5))
 end
 
-local function judge_dispose(run)
-  return foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
+local function judge_dispose(run, item)
+  return plain('id', item.id) or foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
 end
 
 local JUDGE = {step = judge_step, inline = judge_step, wait = judge_wait, unwait = judge_wait_end, hook = judge_hook,
-  dispose = judge_dispose, attr = judge_attributes, ['end'] = judge_end}
+  dispose = judge_dispose, attr = judge_attributes, seal = judge_seal, assign = judge_assign, ['end'] = judge_end}
 
 local function cannot_be_read(run, item)
   if item.group and grouped(item.group) and not open_group(run, item.group) then return true end
@@ -76,8 +81,8 @@ local function judge(run, item)
     if asked[item.id] then return {'broken', 'item ' .. item.id .. ' is asked for twice'} end
     asked[item.id] = true
   end
-  local judged = JUDGE[item.op] and JUDGE[item.op](run, item)
-  if judged then return judged end
+  local refused = JUDGE[item.op](run, item)
+  if refused then return refused end
   if cannot_be_read(run, item) then
     return {'broken', 'the state of step or join group ' .. (item.id or item.group) .. ' cannot be read'}
   end
@@ -88,9 +93,9 @@ local function read_items(run, at)
   local items = {}
   while at <= #ARGV do
     local fields = FIELDS[ARGV[at]]
-    if not fields then return nil, {'broken', 'unknown item ' .. ARGV[at]} end
+    if not fields then return nil, {'broken', 'unknown item ' .. string.sub(ARGV[at], 1, 80)} end
     local item = {op = ARGV[at]}
-    if #ARGV < at + #fields then return nil, {'broken', 'item ' .. item.op .. ' has too few arguments'} end
+    if #ARGV < at + #fields then return nil, {'broken', 'item ' .. item.op .. ' takes ' .. #fields .. ' arguments, not ' .. #ARGV - at} end
     for i, field in ipairs(fields) do item[field] = ARGV[at + i] end
     local refusal = judge(run, item)
     if refusal then return nil, refusal end

@@ -35,11 +35,11 @@ local function delay(due, id, target, message)
   add_delayed(due, message.kind .. ' ' .. message.run .. ' ' .. id, header .. '\n' .. message.body)
 end
 
-local function publish_delayed(kind, run_id, body, at)
+-- The message of a delayed member and its target stream; nil where the body is none of ours.
+local function read_delayed(kind, run_id, body)
   local target, step, name, spec, reason, message = string.match(body, '^(%S+) (%S+) (%S+) (%S+) (%S+)\n(.*)$')
-  if not target or not run_id then return false end
+  if not target or not run_id then return nil end
   local function text(word) return word == '-' and '' or word end
-  publish(target, {kind = kind, run = run_id, step = text(step), name = text(name), spec = text(spec),
-    reason = text(reason), body = message}, at)
-  return true
+  return {kind = kind, run = run_id, step = text(step), name = text(name), spec = text(spec), reason = text(reason),
+    body = message, target = target}
 end

@@ -11,7 +11,7 @@ local function open_run(run_id, now)
   local refused = read.err or (type(length) == 'table' and length.err)
   if refused and not string.find(refused, 'WRONGTYPE', 1, true) then redis.call('HMGET', run.row, 'status') end -- raises
   if refused then
-    run.broken = true
+    run.broken = foreign_key('run:' .. run_id, 'hash', 'run:' .. run_id .. ':log', 'list')
   elseif not read[1] then
     run.absent = true
   else
