@@ -67,7 +67,11 @@ local function exhaust(run, step, name, allowed, message, may_take)
   return observe(run, 'step', message, may_take)
 end
 
+-- What nearly all claims look like; any other is looked at closely.
+local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ [^%s|]+ steps%S* %d+%-%d+ %d+ [01] bare [^%s|]+ [01]$'
+
 local function judge(i)
+  if string.find(table.concat(ARGV, ' ', i, i + 10), USUAL) then return foreign_key(ARGV[i + 4], 'stream') end
   return plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message', ARGV[i + 3], 'name', ARGV[i + 9])
     or streams('stream', ARGV[i + 4]) or entries('entry?', ARGV[i + 5]) or numbers('attempts', ARGV[i + 6])
     or one_of('may_replay', ARGV[i + 7], '0', '1') or one_of('mode', ARGV[i + 8], 'bare', 'ensure')

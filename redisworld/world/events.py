@@ -44,6 +44,14 @@ class Events:
         """``ended``."""
         return await self._create(run_id, "end", "run_failed", error.code or "USER_ERROR", failures.encode(error))
 
+    async def cancel_requested(self, run_id: str, reason: str = "") -> Answer:
+        """``requested`` and the run's status: its body gets CancelledError and may clean up."""
+        return await self._cancel(run_id, "request", reason)
+
+    async def run_cancelled(self, run_id: str, reason: str = "") -> Answer:
+        """``cancelled`` at once, without asking the body; also when the run was cancelled before."""
+        return await self._cancel(run_id, "terminate", reason)
+
     async def attr_set(self, run_id: str, changes: dict[str, str | None], *, id: str = "", writer: str = "") -> Answer:
         """``created``: the attributes have these values; None takes one away. At most 64 a run, else ``invalid``.
 
@@ -89,6 +97,14 @@ class Events:
     async def hook_disposed(self, run_id: str, hook_id: str) -> Answer:
         """``disposed``; its token is free at once."""
         return await self._create(run_id, "dispose", hook_id)
+
+    async def _cancel(self, run_id: str, mode: str, reason: str) -> Answer:
+        world = self._world
+        payload, retention_ms = msgspec.msgpack.encode(reason), world.settings.retention_ms
+        reply = await world.call(
+            "cancel_run", world.partition(run_id), world.clock(), run_id, mode, payload, retention_ms
+        )
+        return Answer(word_of(reply), detail_of(reply))
 
     async def _create(self, run_id: str, *item: str | bytes | int) -> Answer:
         world = self._world

@@ -61,9 +61,7 @@ class Hooks:
         """
         world, dead = self._world, Holder("", "")
         check_token(token)
-        staged = await world.call(
-            "stage_hook", world.partition(run_id), world.clock(), run_id, hook_id, token, *world.ceiling
-        )
+        staged = await world.call("stage_hook", world.partition(run_id), world.clock(), run_id, hook_id, token)
         if word_of(staged) != "staged":
             return ""
         while True:

@@ -230,21 +230,11 @@ class World:
 
         A repeat changes nothing. Returns the status that the run then has or had already; raises RunNotFound.
         """
-        reply = await self.call(
-            "cancel_run",
-            self.partition(run_id),
-            self.clock(),
-            run_id,
-            "terminate" if terminate else "request",
-            msgspec.msgpack.encode(reason),
-            self.settings.retention_ms,
-        )
-        word = word_of(reply)
-        if word == "not_found":
+        cancel = self.events.run_cancelled if terminate else self.events.cancel_requested
+        answer = await cancel(run_id, reason)
+        if answer.outcome == "not_found":
             raise RunNotFound(run_id)
-        if word == "conflict":
-            return Status(reply[1].decode())
-        return Status.CANCELLED if terminate else Status(reply[1].decode())
+        return Status.CANCELLED if answer.outcome == "cancelled" else Status(answer.detail)
 
     async def row(self, run_id: str) -> RunRow:
         """The fixed fields of the run row. Raises RunNotFound."""
