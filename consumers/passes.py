@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -34,12 +34,12 @@ class Inline(msgspec.Struct, frozen=True):
 
 
 def chunks(
-    world: World, delivery: Delivery, run: Identity, asked: Pass, inline: Inline | None
+    world: World, delivery: Delivery, run: Identity, asked: Pass, inline: Inline | None, holders: Mapping[str, str]
 ) -> Iterator[tuple[list[str | bytes | int], bool]]:
     """The arguments of each commit_pass call, and whether it is the last.
 
     Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
-    seals groups, sets ``replayed_to`` and settles.
+    seals groups, sets ``replayed_to`` and settles. ``holders`` says of each new hook which other run holds its token.
     """
     settings = world.settings
     chunk: list[str | bytes | int] = []
@@ -61,6 +61,10 @@ def chunks(
         chunk += ["wait", wait.id, wait.due_ms]
     for dropped in asked.cancelled_waits:
         chunk += ["unwait", dropped.id]
+    for hook in asked.hooks:
+        chunk += ["hook", hook.id, hook.token, hook.metadata, holders[hook.id], int(hook.awaited)]
+    for disposed in asked.disposed_hooks:
+        chunk += ["dispose", disposed.id]
     for assigned in asked.assigns:
         chunk += ["assign", assigned.step_id, assigned.group]
     for group in asked.groups:

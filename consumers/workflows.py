@@ -201,7 +201,12 @@ class Orchestrator:
     async def _send(self, job: _Job, live: Live, asked: Pass, inline: Inline | None) -> Committed:
         token = self._world.next_token()
         answer = Committed("lost")
-        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline):
+        disposing = frozenset(hook.id for hook in asked.disposed_hooks)
+        holders = {
+            hook.id: await self._world.hooks.claim(job.run_id, hook.id, hook.token, disposing=disposing)
+            for hook in asked.hooks
+        }
+        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline, holders):
             answer = await self._world.commit(
                 job.delivery,
                 job.run_id,

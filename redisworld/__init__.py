@@ -5,6 +5,9 @@ from redisworld.errors import (
     ErrorInfo,
     FatalError,
     ForbiddenInWorkflow,
+    HookConflict,
+    HookDisposed,
+    HookError,
     HookNotFound,
     InvalidArguments,
     InvalidInput,
@@ -29,7 +32,8 @@ from redisworld.errors import (
     StepTimeout,
 )
 from redisworld.metadata import StepInfo, WorkflowInfo, get_step_metadata, get_workflow_metadata
-from redisworld.replay.context import now, random, sleep, uuid4
+from redisworld.replay.context import hook, now, random, sleep, uuid4
+from redisworld.replay.hooks import Hook
 from redisworld.runs import RunRow, Status
 from redisworld.settings import Settings
 from redisworld.workflows import Step, Workflow, Workflows
@@ -40,6 +44,10 @@ __all__ = [
     "ErrorInfo",
     "FatalError",
     "ForbiddenInWorkflow",
+    "Hook",
+    "HookConflict",
+    "HookDisposed",
+    "HookError",
     "HookNotFound",
     "InvalidArguments",
     "InvalidInput",
@@ -74,6 +82,7 @@ __all__ = [
     "World",
     "get_step_metadata",
     "get_workflow_metadata",
+    "hook",
     "now",
     "random",
     "sleep",

@@ -11,7 +11,10 @@ RedisworldError
 ├── RunNotFound             no such run (never started, or past its retention)
 ├── RunConflict             the run id belongs to a run of another workflow
 ├── RunGone                 the run has ended, so it takes no more events
-├── HookNotFound            no living hook holds this token
+├── HookError
+│   ├── HookNotFound        no living hook holds this token
+│   ├── HookConflict        in the body: another run's hook holds the token
+│   └── HookDisposed        in the body: the hook takes no more payloads
 ├── ResumeConflict          the resume id was used with another payload or token
 ├── RunUnsuccessful         the run ended without a result
 │   ├── RunFailed           with the error that ended it, and its code
@@ -81,7 +84,28 @@ class RunGone(RedisworldError):
     """The run has ended; it accepts no more events."""
 
 
-class HookNotFound(RedisworldError):
+class HookError(RedisworldError):
+    """What a hook's token cannot be used for."""
+
+
+class HookConflict(HookError):
+    """Another run's living hook holds the token; ``run_id`` is that run. Raised where the body awaits the hook."""
+
+    def __init__(self, token: str, run_id: str) -> None:
+        super().__init__(f"the hook token {token!r} is held by run {run_id!r}")
+        self.token = token
+        self.run_id = run_id
+
+
+class HookDisposed(HookError):
+    """The hook was disposed of and takes no more payloads. Raised where the body awaits it."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"the hook with token {token!r} was disposed of")
+        self.token = token
+
+
+class HookNotFound(HookError):
     """No living hook holds this token: it was never created, is disposed, or its run has ended."""
 
     def __init__(self, token: str) -> None:

@@ -27,15 +27,28 @@ import binascii
 
 import msgspec
 
+from redisworld.errors import InvalidInput
+
 GROUP = "workers"
 """The one consumer group of every stream."""
 
 PREFIX = "rw:"
 
+_LONGEST_TOKEN = 256
+
 
 def partition_of(name: str, partitions: int) -> int:
     """CRC16 (XMODEM, as Redis Cluster uses) of a run id or hook token, modulo the partition count."""
     return binascii.crc_hqx(name.encode(), 0) % partitions
+
+
+def check_token(token: str, *, what: str = "hook token") -> str:
+    """The token, if it can be one. Raises InvalidInput."""
+    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST_TOKEN or not token.isprintable() or " " in token:
+        raise InvalidInput(
+            f"{what} {token!r} cannot be used: 1 to {_LONGEST_TOKEN} printable characters without spaces"
+        )
+    return token
 
 
 class Partition(msgspec.Struct, frozen=True):

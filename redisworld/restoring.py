@@ -31,6 +31,11 @@ def restore(raw: Any, annotation: Any, where: str) -> Any:
     """The unpacked value ``raw`` as the annotated type. Raises InvalidValue when it does not fit."""
     if not names_a_type(annotation):
         return raw
+    return restore_strictly(raw, annotation, where)
+
+
+def restore_strictly(raw: Any, annotation: Any, where: str) -> Any:
+    """The same, also for an annotation that no value needs, like ``int``: for what strangers send."""
     try:
         return msgspec.convert(raw, annotation, dec_hook=_restore_custom)
     except msgspec.ValidationError as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from redisworld.errors import InvalidArguments, InvalidInput, InvalidValue, MalformedMessage
 from redisworld.packing import pack, unpack
-from redisworld.restoring import difference, names_a_type, restore
+from redisworld.restoring import difference, names_a_type, restore, restore_strictly
 from redisworld.settings import Settings
 
 DEFAULT_MAX_BYTES = Settings().max_payload
@@ -35,6 +35,19 @@ def encode(value: Any, *, where: str = "value", max_bytes: int | None = None, ty
 def decode(data: bytes, type: Any = Any, *, where: str = "value") -> Any:
     """The value in these bytes. Raises InvalidValue where it does not fit ``type``, MalformedMessage for rubbish."""
     return restore(unpack(data), type, where)
+
+
+def encode_foreign(value: Any, *, where: str = "value", max_bytes: int | None = None) -> bytes:
+    """The bytes of a value whose receiver alone knows the type: dataclasses, Structs and models go as their contents.
+
+    Raises InvalidValue as ``encode`` does.
+    """
+    return _sized(pack(value, where, named=True), where, max_bytes)
+
+
+def decode_foreign(data: bytes, type: Any = Any, *, where: str = "value") -> Any:
+    """What a stranger sent, as this type. Raises InvalidValue where it does not fit, MalformedMessage for rubbish."""
+    return restore_strictly(unpack(data), type, where)
 
 
 class Signature:

@@ -9,29 +9,36 @@ from redisworld.replay.commands import (
     Cancelled,
     CancelWait,
     Completed,
+    CreateHook,
     CreateStep,
     CreateWait,
+    DisposeHook,
     Failed,
     Outcome,
     Pass,
     SealGroup,
 )
-from redisworld.replay.context import current, now, random, sleep, uuid4
+from redisworld.replay.context import current, hook, now, random, sleep, uuid4
 from redisworld.replay.engine import Instance
+from redisworld.replay.hooks import Hook
 
 __all__ = [
     "Assign",
     "CancelWait",
     "Cancelled",
     "Completed",
+    "CreateHook",
     "CreateStep",
     "CreateWait",
+    "DisposeHook",
     "Failed",
+    "Hook",
     "Instance",
     "Outcome",
     "Pass",
     "SealGroup",
     "current",
+    "hook",
     "now",
     "random",
     "sleep",

@@ -9,7 +9,8 @@ from typing import Any
 
 from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
-from redisworld.replay.ids import correlation_id
+from redisworld.replay.hooks import AskedHook
+from redisworld.replay.ids import correlation_id, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 
@@ -32,6 +33,22 @@ class Body:
         number, id = self._next_id("s")
         data = step.signature.encode_call(args, kwargs, max_bytes=self._max_payload)
         return StepCall(self, number=number, id=id, step=step, input=data)
+
+    def ask_hook(self, token: str | None, metadata: bytes) -> AskedHook:
+        """A hook; without a token it gets one that no other run has."""
+        number, id = self._next_id("h")
+        asked = AskedHook(self, number=number, id=id, token=token or secret_id(self.run_id, number), metadata=metadata)
+        self.ledger.ask_hook(asked)
+        return asked
+
+    def dispose_hook(self, asked: AskedHook) -> None:
+        """A hook was disposed of."""
+        self.loop.check_alive()
+        self.ledger.dispose_hook(asked)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of the body's loop."""
+        return self.loop.create_future()
 
     def random(self) -> random.Random:
         """A new generator, seeded alike in every replay and differently in every run and call."""

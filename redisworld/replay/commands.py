@@ -40,6 +40,21 @@ class CancelWait(msgspec.Struct, frozen=True):
     id: str
 
 
+class CreateHook(msgspec.Struct, frozen=True):
+    """Create a hook under a token. ``awaited``: the body waits to learn whether the token is its own."""
+
+    id: str
+    token: str
+    metadata: bytes
+    awaited: bool = False
+
+
+class DisposeHook(msgspec.Struct, frozen=True):
+    """The body needs a hook no more."""
+
+    id: str
+
+
 class SealGroup(msgspec.Struct, frozen=True):
     """A join group got members in this pass; count it again from the stored states.
 
@@ -82,6 +97,8 @@ class Pass(msgspec.Struct, frozen=True):
     steps: list[CreateStep]
     waits: list[CreateWait]
     cancelled_waits: list[CancelWait]
+    hooks: list[CreateHook]
+    disposed_hooks: list[DisposeHook]
     groups: list[SealGroup]
     assigns: list[Assign]
     outcome: Outcome | None

@@ -8,11 +8,17 @@ import random as stdlib_random
 import uuid
 from asyncio import events
 from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
+from redisworld import values
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput
+from redisworld.keys import check_token
 from redisworld.replay.body import Body
+from redisworld.replay.hooks import Hook
 from redisworld.replay.loop import ReplayLoop
+
+T = TypeVar("T")
 
 
 def current() -> Body | None:
@@ -36,6 +42,21 @@ async def sleep(until: timedelta | float | str | datetime) -> None:
         await waiter
     finally:
         timer.cancel()
+
+
+def hook(type: type[T] | Any = Any, /, *, token: str | None = None, metadata: Any = None) -> Hook[T]:
+    """A hook: a place where this run takes payloads from outside, by its token (``World.resume``).
+
+    ``type`` is what a payload must be: a dataclass, Struct, pydantic model or any annotation. Without a ``token`` it
+    gets one that no other run has; ``metadata`` is for whoever looks at the log. The token is claimed when the body
+    next waits; payloads that arrive before somebody awaits the hook are kept. Raises InvalidInput outside a body and
+    for a token that cannot be one, InvalidValue for metadata that cannot be stored.
+    """
+    body = _body("hook()", "a step can resume one: World.resume")
+    if token is not None:
+        check_token(token)
+    packed = b"" if metadata is None else values.encode(metadata, where="metadata of a hook")
+    return Hook(body.ask_hook(token, packed), type)
 
 
 def now() -> datetime:

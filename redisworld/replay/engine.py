@@ -20,11 +20,13 @@ from redisworld.replay.commands import (
     CancelWait,
     Completed,
     CreateStep,
+    DisposeHook,
     Failed,
     Outcome,
     Pass,
     SealGroup,
 )
+from redisworld.replay.hooks import AskedHook
 from redisworld.replay.ledger import AskedStep, AskedWait
 from redisworld.values import Signature
 
@@ -107,6 +109,8 @@ class Instance:
             steps=[self._create(item) for item in asked if isinstance(item, AskedStep)],
             waits=[item.command() for item in asked if isinstance(item, AskedWait) and item.timer is not None],
             cancelled_waits=[CancelWait(id) for id in ledger.to_cancel],
+            hooks=[] if self.outcome else [item.command() for item in asked if isinstance(item, AskedHook)],
+            disposed_hooks=[] if self.outcome else [DisposeHook(id) for id in ledger.to_dispose],
             groups=[SealGroup(group, groups.mode(group) or "all") for group in dict.fromkeys(assigned.values())],
             assigns=[Assign(call.id, group) for call, group in changes.items() if call.id not in ledger.unrecorded],
             outcome=self.outcome,
@@ -184,6 +188,31 @@ class Instance:
             raise self._body.ledger.divergence(event)
         self._body.ledger.settled_wait(event.id)
 
+    def _take_hook_created(self, event: Event) -> None:
+        self._take_hook_decision(event, "")
+
+    def _take_hook_conflict(self, event: Event) -> None:
+        self._body.ledger.to_dispose.pop(event.id, None)
+        self._take_hook_decision(event, event.detail)
+
+    def _take_hook_decision(self, event: Event, holder: str) -> None:
+        asked = self._body.ledger.hook(event)
+        self._body.ledger.recorded(event.id)
+        asked.decided(holder)
+        if self.outcome is None:
+            self._run(event.at)
+
+    def _take_hook_received(self, event: Event) -> None:
+        asked = self._body.ledger.hook(event)
+        if self.outcome is None:
+            asked.received(event.payload)
+            self._run(event.at)
+
+    def _take_hook_disposed(self, event: Event) -> None:
+        if not self._body.ledger.hook(event).disposed:
+            raise self._body.ledger.divergence(event)
+        self._body.ledger.to_dispose.pop(event.id, None)
+
     def _take_cancel_request(self, event: Event) -> None:
         if self._main is not None and self.outcome is None and not self._cancel_requested:
             self._cancel_requested = True
@@ -249,5 +278,9 @@ _TAKE: Final[dict[EventKind, Callable[[Instance, Event], None]]] = {
     EventKind.WAIT_CREATED: Instance._take_wait_created,
     EventKind.WAIT_COMPLETED: Instance._take_wait_completed,
     EventKind.WAIT_CANCELLED: Instance._take_wait_cancelled,
+    EventKind.HOOK_CREATED: Instance._take_hook_created,
+    EventKind.HOOK_CONFLICT: Instance._take_hook_conflict,
+    EventKind.HOOK_RECEIVED: Instance._take_hook_received,
+    EventKind.HOOK_DISPOSED: Instance._take_hook_disposed,
     EventKind.CANCEL_REQUESTED: Instance._take_cancel_request,
 }

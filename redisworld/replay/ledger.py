@@ -9,6 +9,7 @@ from redisworld.errors import ReplayDivergence
 from redisworld.events import Event, EventKind
 from redisworld.replay.calls import StepCall
 from redisworld.replay.commands import CreateWait
+from redisworld.replay.hooks import AskedHook
 from redisworld.replay.ids import number_of
 from redisworld.replay.loop import DurableTimer
 
@@ -43,17 +44,22 @@ class AskedWait:
         return CreateWait(self.id, self.due_ms)
 
 
+Asked = AskedStep | AskedWait | AskedHook
+
+
 class Ledger:
     """Both sides by correlation id. The parts a pass walks over hold only what is open or not yet recorded."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, AskedStep | AskedWait] = {}
-        self._by_number: dict[int, AskedStep | AskedWait] = {}
+        self._asked: dict[str, Asked] = {}
+        self._by_number: dict[int, Asked] = {}
         self.open_steps: dict[str, AskedStep] = {}
         self.open_waits: dict[str, AskedWait] = {}
-        self.unrecorded: dict[str, AskedStep | AskedWait] = {}
+        self.unrecorded: dict[str, Asked] = {}
         self.to_cancel: dict[str, None] = {}
         """Recorded waits the body dropped, whose cancellation the log does not hold."""
+        self.to_dispose: dict[str, None] = {}
+        """Hooks the body disposed of, whose end the log does not hold."""
 
     def ask_step(self, id: str, asked: AskedStep) -> None:
         """The body asked for a step."""
@@ -64,6 +70,15 @@ class Ledger:
         """The body asked for a wait."""
         self._ask(asked.id, asked)
         self.open_waits[asked.id] = asked
+
+    def ask_hook(self, asked: AskedHook) -> None:
+        """The body asked for a hook."""
+        self._ask(asked.id, asked)
+
+    def dispose_hook(self, asked: AskedHook) -> None:
+        """The body disposed of a hook. It is recorded all the same: a crashed pass may have claimed its token."""
+        if not asked.holder:
+            self.to_dispose[asked.id] = None
 
     def drop_wait(self, id: str) -> None:
         """The body dropped an open wait: the log need not hold it, or must hear that it is over."""
@@ -85,6 +100,13 @@ class Ledger:
             raise self.divergence(event)
         return asked
 
+    def hook(self, event: Event) -> AskedHook:
+        """The hook an event is about. Raises ReplayDivergence when the body did not ask for it."""
+        asked = self._asked.get(event.id)
+        if not isinstance(asked, AskedHook) or (event.kind is EventKind.HOOK_CREATED and event.detail != asked.token):
+            raise self.divergence(event)
+        return asked
+
     def recorded(self, id: str) -> None:
         """The log holds it."""
         asked = self.unrecorded.pop(id, None)
@@ -101,6 +123,7 @@ class Ledger:
         """The log holds everything asked for; a wait dropped before it was recorded is in no log."""
         self.unrecorded.clear()
         self.to_cancel.clear()
+        self.to_dispose.clear()
 
     def divergence(self, event: Event) -> ReplayDivergence:
         """The error that names what the log has and what the code asked for in its place."""
@@ -109,5 +132,5 @@ class Ledger:
         logged = f"{event.kind} {event.id}" + (f" {event.detail!r}" if event.detail else "")
         return ReplayDivergence(f"the log has {logged}, the code asked for {asked or 'nothing there'}")
 
-    def _ask(self, id: str, asked: AskedStep | AskedWait) -> None:
+    def _ask(self, id: str, asked: Asked) -> None:
         self._asked[id] = self._by_number[asked.number] = self.unrecorded[id] = asked

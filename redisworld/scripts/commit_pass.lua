@@ -72,7 +72,7 @@ if refusal then return refusal end
 if run.status == 'pending' then start_run_now(run, tonumber(started_at)) end
 
 local inline, ending = false, false
-local tells = false -- whether something has ended unseen, as the new assignments show
+local tells = false -- whether the body sees something in what is written: an end it did not wait for, a token's holder
 
 local sealed = {}
 for _, item in ipairs(items) do
@@ -90,7 +90,8 @@ for _, item in ipairs(items) do
     create_step(run, item)
     inline = item
   else
-    APPLY[op](run, item, spec)
+    local word = APPLY[op](run, item, spec)
+    tells = tells or word == 'hook_conflict' or (item.awaited == '1' and word == 'created')
   end
 end
 

@@ -91,7 +91,7 @@ class Events:
     async def hook_created(self, run_id: str, hook_id: str, token: str, metadata: bytes = b"") -> Answer:
         """``created``, or ``hook_conflict`` and the run whose living hook holds the token."""
         holder = await self._world.hooks.claim(run_id, hook_id, token)
-        answer = await self._create(run_id, "hook", hook_id, token, metadata, holder)
+        answer = await self._create(run_id, "hook", hook_id, token, metadata, holder, 0)
         return Answer(answer.outcome, holder) if answer.outcome == "hook_conflict" else answer
 
     async def hook_disposed(self, run_id: str, hook_id: str) -> Answer:

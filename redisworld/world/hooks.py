@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from redisworld.errors import HookNotFound, InvalidInput, ResumeConflict, RunGone
-from redisworld.keys import Partition
+from redisworld.errors import HookNotFound, ResumeConflict, RunGone
+from redisworld.keys import Partition, check_token
 from redisworld.runs import TERMINAL
 from redisworld.world.deliveries import Answer
 from redisworld.world.replies import detail_of, word_of
@@ -22,7 +22,6 @@ from redisworld.world.replies import detail_of, word_of
 if TYPE_CHECKING:
     from redisworld.world.world import World
 
-_LONGEST = 256
 _LIVING = (b"claiming", b"open")
 _OVER = frozenset(status.encode() for status in TERMINAL)
 
@@ -33,17 +32,6 @@ class Holder(msgspec.Struct, frozen=True):
     run_id: str
     hook_id: str
     was: str = ""
-
-
-def check_token(token: str) -> str:
-    """The token, if it can be one. Raises InvalidInput."""
-    return _check_name("hook token", token)
-
-
-def _check_name(what: str, name: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or not name.isprintable() or " " in name:
-        raise InvalidInput(f"{what} {name!r} cannot be used: 1 to {_LONGEST} printable characters without spaces")
-    return name
 
 
 class Hooks:
@@ -89,7 +77,7 @@ class Hooks:
         run has ended. Raises HookNotFound, RunGone, ResumeConflict for a resume id used with another payload or
         token, InvalidInput, RedisUnavailable.
         """
-        identifier = _check_name("resume id", resume_id) if resume_id is not None else secrets.token_hex(12)
+        identifier = check_token(resume_id, what="resume id") if resume_id is not None else secrets.token_hex(12)
         holder = await self._pointer(check_token(token))
         if holder is None:
             raise HookNotFound(token)

@@ -26,7 +26,7 @@ from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
 from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import SPEC_VERSION, Settings
-from redisworld.values import Signature
+from redisworld.values import Signature, encode_foreign
 from redisworld.world.batching import Batcher
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
@@ -186,6 +186,19 @@ class World:
     def run(self, run_id: str, workflow: Startable | None = None) -> Run:
         """The handle of a run; ``workflow`` gives its result the annotated type. Does not look whether it exists."""
         return Run(self, check_run_id(run_id), decode_result=workflow.signature.decode_result if workflow else None)
+
+    async def resume(self, token: str, payload: Any = None, *, resume_id: str | None = None) -> Run:
+        """Hand a payload to the hook that holds a token; its run.
+
+        With a ``resume_id`` it happens once: a repeat with the same payload succeeds and changes nothing, also after
+        the hook was disposed of or its run has ended. Raises HookNotFound, RunGone, ResumeConflict for an id used with
+        another payload, InvalidValue, InvalidInput, RedisUnavailable.
+        """
+        data = encode_foreign(
+            payload, where=f"the payload for hook token {token!r}", max_bytes=self.settings.max_payload
+        )
+        run_id, _ = await self.hooks.resume(token, data, resume_id=resume_id)
+        return Run(self, run_id)
 
     async def create_run(self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "") -> tuple[str, str]:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""

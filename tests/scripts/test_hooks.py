@@ -40,7 +40,7 @@ async def test_a_pass_creates_a_hook_whose_token_it_has_claimed(a: Consumer) -> 
     turn = await a.begin()
     holder = await a.world.hooks.claim(RUN, "h1", TOKEN)
 
-    answer = await a.commit(turn, ["hook", "h1", TOKEN, b"\xc0", holder])
+    answer = await a.commit(turn, ["hook", "h1", TOKEN, b"\xc0", holder, 0])
 
     assert (holder, answer.outcome) == ("", "committed")
     assert (await a.kinds())[-1] == "hook_created"
@@ -52,7 +52,7 @@ async def test_a_pass_cannot_create_a_hook_whose_token_was_not_claimed(a: Consum
     before = await a.dump()
 
     with pytest.raises(MalformedMessage, match="the token of hook h1 was not claimed"):
-        await a.commit(turn, ["hook", "h1", TOKEN, b"\xc0", ""])
+        await a.commit(turn, ["hook", "h1", TOKEN, b"\xc0", "", 0])
     assert await a.dump() == before
 
 
@@ -97,7 +97,7 @@ async def test_a_hook_disposed_of_in_the_same_pass_gives_its_token_to_the_next(a
     await hold(a)
 
     holder = await a.world.hooks.claim(RUN, "h2", TOKEN, disposing=frozenset({"h1"}))
-    await a.commit(turn, ["dispose", "h1"], ["hook", "h2", TOKEN, b"\xc0", holder])
+    await a.commit(turn, ["dispose", "h1"], ["hook", "h2", TOKEN, b"\xc0", holder, 0])
 
     assert (await a.kinds())[-2:] == ["hook_disposed", "hook_created"]
     assert (await a.world.hooks.find(TOKEN)).hook_id == "h2"

@@ -25,6 +25,9 @@ class Store:
         self.groups: dict[str, str] = {}
         self.modes: dict[str, str] = {}
         self.waits: dict[str, int] = {}
+        self.hooks: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
+        """Tokens that hooks of other runs hold."""
         self.woken = False
         self.passes: list[tuple[int, Pass]] = []
         """What each pass had consumed and asked for."""
@@ -44,6 +47,16 @@ class Store:
         for cancelled in asked.cancelled_waits:
             if self.waits.pop(cancelled.id, None) is not None:
                 self.append(EventKind.WAIT_CANCELLED, cancelled.id)
+        for hook in asked.hooks:
+            if holder := self.taken.get(hook.token):
+                self.append(EventKind.HOOK_CONFLICT, hook.id, holder)
+            else:
+                self.hooks[hook.id] = hook.token
+                self.append(EventKind.HOOK_CREATED, hook.id, hook.token, hook.metadata)
+            self.woken = self.woken or bool(holder) or hook.awaited
+        for disposed in asked.disposed_hooks:
+            if self.hooks.pop(disposed.id, None) is not None:
+                self.append(EventKind.HOOK_DISPOSED, disposed.id)
         for assign in asked.assigns:
             self.groups[assign.step_id] = assign.group
         self.modes |= {group.id: group.mode for group in asked.groups}
@@ -69,12 +82,23 @@ class Store:
         self.append(EventKind.WAIT_COMPLETED, id)
         self.woken = True
 
+    def resume(self, token: str, payload: Any) -> None:
+        [id] = [id for id, held in self.hooks.items() if held == token]
+        self.append(EventKind.HOOK_RECEIVED, id, "k1", values.encode_foreign(payload))
+        self.woken = True
+
     def cancel(self) -> None:
         self.append(EventKind.CANCEL_REQUESTED)
         self.woken = True
 
 
-OBSERVABLE = {EventKind.STEP_COMPLETED, EventKind.STEP_FAILED, EventKind.WAIT_COMPLETED, EventKind.CANCEL_REQUESTED}
+OBSERVABLE = {
+    EventKind.STEP_COMPLETED,
+    EventKind.STEP_FAILED,
+    EventKind.WAIT_COMPLETED,
+    EventKind.HOOK_RECEIVED,
+    EventKind.CANCEL_REQUESTED,
+}
 
 
 def echo(name: str, *args: Any) -> str:
@@ -85,7 +109,14 @@ def echo(name: str, *args: Any) -> str:
 class Driver:
     """Runs one workflow warm against a Store; ``choose`` picks among open steps and waits (default: the first)."""
 
-    def __init__(self, workflow: Workflow[..., Any], *args: Any, script: Script = echo, run_id: str = "run-1") -> None:
+    def __init__(
+        self,
+        workflow: Workflow[..., Any],
+        *args: Any,
+        script: Script = echo,
+        run_id: str = "run-1",
+        taken: dict[str, str] | None = None,
+    ) -> None:
         self.workflow = workflow
         self.input = workflow.signature.encode_call(args, {})
         self.script = script
@@ -93,7 +124,9 @@ class Driver:
         self.store = Store()
         self.instance = self.new_instance()
         self.instance.start()
+        self.store.taken |= taken or {}
         self.step_once()
+        self.follow()
 
     def new_instance(self) -> Instance:
         return Instance(run_id=self.run_id, workflow=self.workflow, input=self.input, at=START)
@@ -111,6 +144,15 @@ class Driver:
     def finish(self, id: str) -> None:
         """Let one open step or wait end; continue if that woke the run."""
         self.end(id)
+        self.follow()
+
+    def resume(self, token: str, payload: Any) -> None:
+        """Hand a payload to an open hook, and continue."""
+        self.store.resume(token, payload)
+        self.follow()
+
+    def follow(self) -> None:
+        """Passes as long as something wakes the run."""
         while self.store.woken and self.instance.outcome is None:
             self.step_once()
 

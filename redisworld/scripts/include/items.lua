@@ -1,12 +1,13 @@
 -- What a pass or a single event asks for, read and judged before anything is written. An item is
--- step|inline: id name group target message input [token] · wait: id due · unwait: id · hook: id token metadata holder
--- · dispose: id · attr: id changes payload · seal: group mode · assign: step group · end: kind code payload
+-- step|inline: id name group target message input [token] · wait: id due · unwait: id
+-- · hook: id token metadata holder awaited · dispose: id · attr: id changes payload · seal: group mode
+-- · assign: step group · end: kind code payload
 local FIELDS = {
   step = {'id', 'name', 'group', 'target', 'message', 'input'},
   inline = {'id', 'name', 'group', 'target', 'message', 'input', 'token'},
   wait = {'id', 'due'},
   unwait = {'id'},
-  hook = {'id', 'token', 'metadata', 'holder'},
+  hook = {'id', 'token', 'metadata', 'holder', 'awaited'},
   dispose = {'id'},
   attr = {'id', 'changes', 'payload'},
   seal = {'group', 'mode'},
@@ -34,6 +35,7 @@ local function judge_wait_end(_, item) return plain('id', item.id) or foreign_ke
 
 local function judge_hook(run, item)
   local refused = plain('id', item.id, 'holder?', item.holder) or words('token', item.token)
+    or one_of('awaited', item.awaited, '0', '1')
     or foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
   if refused then return refused end
   item.exists = hook_state(run, item.id)
