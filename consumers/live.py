@@ -95,6 +95,9 @@ class Live:
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
+        if self.identity.context.started_at is None:
+            context = context_of(loaded, self.identity.run_id)
+            self.identity = msgspec.structs.replace(self.identity, context=context)
         elements: tuple[bytes, ...] | list[bytes] = loaded.elements[self._last is not None :]
         while elements:
             for element in elements:

@@ -119,6 +119,7 @@ class Worker:
                         await self._stopped.wait()
                         await self._let_bodies_finish()
                 background.cancel_scope.cancel()
+        self._orchestrator.close()
         await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
 

@@ -19,11 +19,12 @@ from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
 from consumers.live import Live, context_of
 from consumers.passes import Inline, chunks, failure, status_of
 from consumers.slots import Slots
+from consumers.sticky import Sticky
 from redisworld import events
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.events import EventKind
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage, moved
-from redisworld.observe import MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
+from redisworld.observe import BodyTaken, MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
 from redisworld.replay import Failed, Pass
 from redisworld.runs import RunRow
 from redisworld.workflows import Step, Workflow, Workflows
@@ -31,8 +32,8 @@ from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, W
 
 log = logging.getLogger("redisworld")
 
-_Next = Literal["load", "lost", "settled"]
-"""How a job goes on: from new events, from the whole log, or not at all."""
+_Next = Literal["load", "lost", "waits", "settled"]
+"""How a job goes on: from new events, from the whole log, or not at all; ``waits`` if its body may stay in memory."""
 
 MAX_RECOVERIES = 3
 """Replays of a run that diverged, before it fails: a deployment may still be rolling."""
@@ -77,6 +78,11 @@ class Orchestrator:
         self._replay_slots = replay_slots
         self._queues = queues
         self._stopping = stopping
+        self._sticky = Sticky(world.settings.sticky_runs)
+
+    def close(self) -> None:
+        """Drop the bodies that wait in memory."""
+        self._sticky.clear()
 
     def may_replay(self, workflow: str, deployment: str) -> bool:
         """Whether this worker can continue a run of that workflow and deployment."""
@@ -90,7 +96,8 @@ class Orchestrator:
         given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
         if given is not None and not await self._deployment_fits(job, given.deployment_id):
             return
-        await self._drive(job, Live.first_pass(self._world, delivery, message, job.workflow) if given else None)
+        first = Live.first_pass(self._world, delivery, message, job.workflow) if given else None
+        await self._drive(job, first)
 
     async def continue_run(self, delivery: Delivery, message: StepMessage, *, fetched_for: str) -> None:
         """Continue the run of a step message that is responsible for it, or that owns one of its steps."""
@@ -126,9 +133,17 @@ class Orchestrator:
 
     async def _drive(self, job: _Job, live: Live | None) -> None:
         """Load, replay and commit until the message is settled; ``live`` is a first pass, which loads nothing."""
+        answer: _Next = "settled"
+        source = "first" if live is not None else "cold"
         try:
-            answer = await self._commit(job, live) if live is not None else "load"
-            while answer != "settled":
+            if live is not None:
+                answer = await self._commit(job, live)
+            elif (live := self._sticky.take(job.run_id)) is not None:
+                answer, source = "load", "warm"
+            else:
+                answer = "load"
+            observe(BodyTaken(job.run_id, job.workflow.name, source))
+            while answer in ("load", "lost"):
                 if answer == "lost" and live is not None:
                     # what the other pass told the store about join groups is known at its own prefix only
                     live.close()
@@ -138,6 +153,7 @@ class Orchestrator:
                 )
                 if loaded.outcome != "loaded":
                     await self._nothing_to_load(job, loaded)
+                    answer = "waits" if loaded.outcome == "settled" else "settled"
                     return
                 if not await self._deployment_fits(job, loaded.deployment):
                     return
@@ -154,8 +170,8 @@ class Orchestrator:
         except (ReplayDivergence, MalformedMessage) as error:
             await self._diverged(job, error)
         finally:
-            if live is not None:
-                live.close()
+            if live is not None:  # after an error it stands nobody knows where
+                self._sticky.keep(live) if answer == "waits" else live.close()
 
     # -- commits
 
@@ -176,7 +192,7 @@ class Orchestrator:
         match answer.outcome:
             case "committed" | "again":
                 live.committed()
-                return "load" if answer.outcome == "again" else "settled"
+                return "load" if answer.outcome == "again" else "waits"
             case "ended":
                 status = status_of(asked.outcome)
                 observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
@@ -255,7 +271,8 @@ class Orchestrator:
         step = inline.step
         observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
         attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
-        return await self._finish_inline(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
+        following = await self._finish_inline(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
+        return "waits" if following == "settled" else following
 
     async def _run_owned(self, job: _Job, loaded: Loaded) -> _Next:
         """A redelivery of the owner: its inline step starts again here."""

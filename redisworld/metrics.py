@@ -28,7 +28,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _ROUND_TRIPS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
-CLAIM_OUTCOMES = ("started", "skipped", "gone", "missing", "too_early", "exhausted", "stale", "not_found", "broken")
+CLAIM_OUTCOMES = (
+    "started",
+    "skipped",
+    "gone",
+    "missing",
+    "too_early",
+    "exhausted",
+    "stale",
+    "full",
+    "not_found",
+    "broken",
+)
 
 
 class Metrics:
@@ -74,6 +85,9 @@ class Metrics:
             "trigger",
             "outcome",
         )
+        self.bodies = counter(
+            "workflow_bodies_total", "Messages that continued a run, by where its body came from", "workflow", "source"
+        )
         self.read = counter("messages_received_total", "Messages handed to this process", "kind", "delivery")
         self.moved = counter("messages_moved_total", "Messages handed back, by reason", "kind", "reason")
         self.buried = counter("dead_lettered_total", "Messages moved to the dead letters, by reason", "kind", "reason")
@@ -99,6 +113,8 @@ class Metrics:
             for delivery in ("first", "reclaimed"):
                 self.read.labels(kind, delivery)
         for workflow in self._workflows:
+            for source in ("first", "warm", "cold"):
+                self.bodies.labels(workflow, source)
             for status in ("completed", "failed", "cancelled"):
                 self.runs_finished.labels(workflow, status)
 
@@ -130,6 +146,8 @@ class Metrics:
                 self.step_seconds.labels(*labels).observe(seen.seconds)
                 if seen.outcome == "retrying":
                     self.retries.labels(*labels, seen.cause).inc()
+            case o.BodyTaken():
+                self.bodies.labels(self._workflow(seen.workflow), seen.source).inc()
             case o.PassCommitted():
                 self.passes.labels(self._workflow(seen.workflow), seen.trigger, seen.outcome).inc()
             case o.RunFinished():

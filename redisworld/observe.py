@@ -25,6 +25,14 @@ class RunFinished(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class BodyTaken(msgspec.Struct, frozen=True):
+    """A message continues its run, whose body is on its ``first`` pass, ``warm`` in memory, or ``cold``: replayed."""
+
+    run_id: str
+    workflow: str
+    source: str
+
+
 class PassCommitted(msgspec.Struct, frozen=True):
     """A replay reached its commit. ``trigger`` is the reason of the message that caused it."""
 
@@ -139,8 +147,8 @@ class Saturation(msgspec.Struct, frozen=True):
 
 
 Observation = (
-    RedisCalled | RunFinished | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted | StepEnded
-    | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | LeaseLost | Saturation
+    RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
+    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | LeaseLost | Saturation
 )  # fmt: skip
 
 _observers: list[Callable[[Observation], None]] = []

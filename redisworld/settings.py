@@ -40,6 +40,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_inline_steps: int = 1
     """Steps of a pass that the replaying worker runs itself: 1, or 0 to send every step through the queue."""
 
+    sticky_runs: int = 1_000
+    """Bodies that stay in memory while they wait, so that a wake replays only what is new; 0 keeps none."""
+
     lease_ms: int = 30_000
     """How long a delivery is held without renewal. Renewed at a third of it."""
 
@@ -105,8 +108,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
                     "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "max_payload", "chunk_bytes",
                     "max_log_events", "redis_timeout_ms")  # fmt: skip
-        not_negative = ("max_inline_steps", "grace_ms", "refused_limit_ms", "retention_ms", "step_input_limit",
-                        "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
+        not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "refused_limit_ms", "retention_ms",
+                        "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
         for names, least in ((positive, 1), (not_negative, 0)):
             for name in names:
                 if getattr(self, name) < least:
