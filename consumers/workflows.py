@@ -291,6 +291,7 @@ class Orchestrator:
             attempts_allowed=step.max_attempts,
             may_replay=True,
             step_name=name,
+            owned=True,
         )
         async with self._slot(job):
             return await self._claim_owned(job, loaded, step, item)

@@ -7,7 +7,7 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @arg items            12 arguments each: run, step, token, message id, stream, entry, attempts allowed,
---                       may_replay 0|1, mode bare|ensure, step name, input known to the caller 0|1, input
+--                       may_replay 0|1, mode bare|ensure|owned, step name, input known to the caller 0|1, input
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
@@ -74,7 +74,7 @@ local function judge(i)
   if string.find(table.concat(ARGV, ' ', i, i + 10), USUAL) then return foreign_key(ARGV[i + 4], 'stream') end
   return plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message', ARGV[i + 3], 'name', ARGV[i + 9])
     or streams('stream', ARGV[i + 4]) or entries('entry?', ARGV[i + 5]) or numbers('attempts', ARGV[i + 6])
-    or one_of('may_replay', ARGV[i + 7], '0', '1') or one_of('mode', ARGV[i + 8], 'bare', 'ensure')
+    or one_of('may_replay', ARGV[i + 7], '0', '1') or one_of('mode', ARGV[i + 8], 'bare', 'ensure', 'owned')
     or one_of('known', ARGV[i + 10], '0', '1') or foreign_key(ARGV[i + 4], 'stream')
 end
 
@@ -92,13 +92,18 @@ local function claim(i)
   if step and step.terminal then
     local owned = redis.call('HGET', run.row, 'own:' .. message)
     if owned then return {'skipped', 'owned', owned} end
-    if not run.terminal and run.wake == message then return {'skipped', 'responsible', ''} end
+    if continues(run, message, stream, entry, consumer) then return {'skipped', 'responsible', ''} end
     settle_if_held(stream, entry, consumer)
     return {'skipped', 'settled', ''}
   end
   if run.terminal then
     settle_if_held(stream, entry, consumer)
     return {'gone', run.status}
+  end
+  -- the step has gone to the queue since the caller learnt that its message owns it
+  if mode == 'owned' and redis.call('HGET', run.row, 'own:' .. message) ~= step_id then
+    if run.wake ~= message then settle_if_held(stream, entry, consumer) end
+    return {'stale'}
   end
   if not step and mode ~= 'ensure' then return {'missing'} end
   if step and step.status == 'running' and step.token == token then return started(run, step, known) end

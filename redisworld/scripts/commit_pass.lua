@@ -19,8 +19,8 @@
 -- @arg spec             spec version of messages
 -- @arg started_at       body time of a first pass that has read nothing, in ms, else ''
 -- @arg items            what the pass asks for, see include/items.lua
--- @returns committed|again|ended inline 0|1 at ms | chunk | lost responsible 0|1 | gone status | diverged what
---          | invalid what | full age_in_ms | not_found | broken why
+-- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
+--          | diverged what | invalid what | full age_in_ms | not_found | broken why
 -- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
 -- @include ceiling items apply
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
@@ -54,7 +54,8 @@ end
 
 if at_ceiling(run, limit) then
   local answer = end_at_ceiling(run, retention)
-  if answer[1] == 'full' then settle_if_held(stream, entry, consumer) end
+  if answer[1] == 'broken' then return answer end
+  settle_if_held(stream, entry, consumer)
   save_all()
   return answer
 end
@@ -82,7 +83,7 @@ for _, item in ipairs(items) do
   elseif op == 'end' then
     ending = item
   elseif op == 'assign' then
-    local step = open_step(run, item.id)
+    local step = open_step(run, item.step)
     if step then tells = assign(run, step, item.group) or tells end
   elseif item.exists and item.group then
     tells = assign(run, open_step(run, item.id), item.group) or tells

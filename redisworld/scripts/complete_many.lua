@@ -47,7 +47,7 @@ local function finish(run, step, outcome, payload, message, stream, entry, may_r
 end
 
 local function repeated(run, message, stream, entry)
-  if not run.terminal and run.wake == message then return 'responsible' end
+  if continues(run, message, stream, entry, consumer) then return 'responsible' end
   -- a forgotten attempt of this worker must not take away the message that owns an inline step now
   if not owns(run, message, entry_name(stream, entry)) then settle_if_held(stream, entry, consumer) end
   return 'settled'

@@ -44,7 +44,8 @@ if run.wake ~= message and owned == '' then
 end
 if at_ceiling(run, limit) then
   local answer = end_at_ceiling(run, retention)
-  if answer[1] == 'full' then settle_if_held(stream, entry, consumer) end
+  if answer[1] == 'broken' then return answer end
+  settle_if_held(stream, entry, consumer)
   save_all()
   return answer
 end

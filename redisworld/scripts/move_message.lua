@@ -23,7 +23,7 @@ local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, o
 
 -- The words of the message are a stranger's, perhaps: what cannot be read when it is due is buried then.
 local refused = arity(15) or streams('stream', stream, 'target', target) or entries('entry', entry)
-  or numbers('now?', now, 'delay', wait_ms)
+  or numbers('now?', now, 'delay', wait_ms) or (old ~= id and plain('id?', id) or nil)
 if refused then return refused end
 now, wait_ms = clock(now), tonumber(wait_ms)
 

@@ -42,7 +42,7 @@ else
   redis.call('HSET', resumes, resume_id, number .. '|' .. digest .. '|' .. token)
   observe(run, 'hook', '', false)
   count('hooks_received')
-  answer = {'received', number}
+  answer = {'received', tostring(number)}
 end
 save_run(run)
 save_stats()

@@ -96,7 +96,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim. ``ensure`` creates the step from ``input`` where it is missing, and starts it."""
+    """One claim. ``ensure`` creates the step from ``input`` where it is missing, and starts it.
+
+    ``owned`` recovers an inline step: it starts only while the row says that this message owns it.
+    """
 
     run_id: str
     step_id: str
@@ -108,6 +111,7 @@ class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):
     step_name: str
     input: bytes | None = None
     ensure: bool = False
+    owned: bool = False
 
     def args(self) -> list[str | bytes | int]:
         """As claim_many takes it."""
@@ -121,7 +125,7 @@ class ClaimItem(msgspec.Struct, frozen=True, kw_only=True):
             self.delivery.entry_id,
             self.attempts_allowed,
             int(self.may_replay),
-            "ensure" if send_input else "bare",
+            "owned" if self.owned else "ensure" if send_input else "bare",
             self.step_name,
             int(self.input is not None),
             self.input if send_input and self.input is not None else b"",

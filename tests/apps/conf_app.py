@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from redisworld import Backoff, FatalError, RetryableError, StepError, Workflows, get_step_metadata
+from redisworld import Backoff, FatalError, RetryableError, StepError, Workflows, get_step_metadata, sleep
 
 wf = Workflows()
 
 ran: list[tuple[str, Any, int]] = []
 """(step name, first argument, attempt) of each execution."""
 
-during: list[Callable[[], None]] = []
-"""Called once each, in the bodies of ``double``, first come first served."""
+during: list[Callable[[], Awaitable[object] | None]] = []
+"""Called once each in the bodies of ``double``, ``fails`` and ``fatal``, first come first served; and awaited."""
 
 
 def executions(name: str) -> int:
@@ -28,11 +28,16 @@ def _noted(value: Any) -> int:
     return info.attempt
 
 
+async def _interlude() -> None:
+    waiting = during.pop(0)() if during else None
+    if waiting is not None:
+        await waiting
+
+
 @wf.step
 async def double(number: int) -> int:
     _noted(number)
-    if during:
-        during.pop(0)()
+    await _interlude()
     return number * 2
 
 
@@ -45,7 +50,16 @@ async def echo(value: Any) -> Any:
 @wf.step(backoff=Backoff(first_ms=1_000, jitter=0))
 async def fails(number: int) -> int:
     _noted(number)
+    await _interlude()
     raise ValueError(f"no luck with {number}")
+
+
+@wf.step
+async def stumbles(number: int) -> int:
+    """Fails at its first attempt, with the backoff that a step has by default."""
+    if _noted(number) == 1:
+        raise ValueError(f"no luck with {number}")
+    return number
 
 
 @wf.step
@@ -58,6 +72,7 @@ async def asks_for_time(number: int) -> int:
 @wf.step
 async def fatal(number: int) -> int:
     _noted(number)
+    await _interlude()
     raise FatalError("never")
 
 
@@ -104,6 +119,23 @@ async def chain(count: int) -> int:
     for number in range(count):
         total += await double(number)
     return total
+
+
+@wf.workflow
+async def napped(seconds: float) -> str:
+    await sleep(seconds)
+    return str(await echo("awake"))
+
+
+@wf.workflow
+async def mixed() -> list[str]:
+    """Three branches; the argument of the second one cannot be stored."""
+
+    async def branch(value: Any) -> Any:
+        return await echo(value)
+
+    found = await asyncio.gather(branch(1), branch(object()), branch(3), return_exceptions=True)
+    return [type(value).__name__ if isinstance(value, Exception) else str(value) for value in found]
 
 
 @wf.workflow

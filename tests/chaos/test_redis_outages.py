@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -13,12 +12,14 @@ from redisworld import RedisUnavailable, Settings, World
 from redisworld.spawn import private_redis
 from tests.apps import chaos_app
 from tests.chaos import invariants
+from tests.chaos.conftest import Connect
 from tests.chaos.processes import Workers, eventually, running
 from tests.chaos.watching import notes, settled
 
 pytestmark = pytest.mark.anyio
 
 RUNS = 20
+FLUSHING_S = 3.0
 
 
 @pytest.mark.parametrize("way", ["kill", "pause"])
@@ -54,33 +55,41 @@ async def test_runs_go_on_after_redis_was_away_for_longer_than_a_lease(
         assert all("Traceback" not in worker.log() for worker in both)
 
 
-async def test_scripts_flushed_all_the_time_change_nothing(raw: redis.Redis, workers: Workers, redis_url: str) -> None:
-    """A20: a cancelled run gains no event, and the others complete."""
-    over = threading.Event()
+async def test_scripts_flushed_before_every_call_of_the_worker_change_nothing(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A20: the leftover message of a cancelled run gets nothing written, and normal runs go on as ever."""
+    async with connect(max_inline_steps=0) as world:
+        # given a cancelled run whose step message nobody has acknowledged
+        doomed = workers.start(max_inline_steps=0)
+        cancelled = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="cancelled")
+        await eventually(lambda: notes(raw, "cancelled"))
+        doomed.kill()
+        await cancelled.terminate()
+        steps, log = world.partition("cancelled").steps(), world.partition("cancelled").log("cancelled")
+        before = raw.lrange(log, 0, -1)
+        assert raw.xlen(steps) == 1
+        raw.config_resetstat()
 
-    def flush() -> None:
-        with redis.Redis.from_url(redis_url) as client:
-            while not over.wait(0.001):
-                client.script_flush()
-
-    flushing = threading.Thread(target=flush)
-    flushing.start()
-    try:
-        async with World.connect(settings=Settings(url=redis_url, partitions=2)) as world:
-            workers.start()
-            cancelled = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="cancelled")
-            await eventually(lambda: notes(raw, "cancelled"))
-            await cancelled.terminate()
-            raw.set("probe:gate", 1)
-            runs = [await world.start(chaos_app.steady, 10, run_id=f"steady-{n}") for n in range(10)]
+        # when a worker works whose every call meets a Redis without scripts
+        began = time.monotonic()
+        flushed = workers.start(env={"CHAOS_FLUSH": "1"})
+        started = 0
+        while time.monotonic() < began + FLUSHING_S or raw.xlen(steps):
+            runs = [await world.start(chaos_app.steady, 10, run_id=f"steady-{started + n}") for n in range(RUNS)]
+            started += RUNS
             for run in runs:
                 assert await run.result(timeout=20) == 10
-    finally:
-        over.set()
-        flushing.join()
-    await settled(raw)
+        await settled(raw)
+
+    assert raw.info("errorstats")["errorstat_NOSCRIPT"]["count"] > 100
+    assert raw.lrange(log, 0, -1) == before
     assert notes(raw, "cancelled") == {"a": 1}
-    assert all(set(notes(raw, run.run_id).values()) == {1} for run in runs)
+    for number in range(started):
+        bodies = notes(raw, f"steady-{number}")
+        assert (len(bodies), set(bodies.values())) == (10, {1})
+    assert "Traceback" not in flushed.log()
+    assert " ERROR " not in flushed.log()
     invariants.check(raw, chaos_app.wf)
 
 

@@ -26,7 +26,10 @@ RUNS = 50
 async def test_a_duplicated_wake_creates_nothing_twice_and_diverges_nowhere(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:
-    """A23. Both workers stand still until every wake is there twice, so that they take the copies together."""
+    """A23: both workers stand still until every wake is there twice, so that they take the copies together.
+
+    tests/conformance/test_together.py lets two passes meet right before their commit, 200 times.
+    """
     async with connect() as world:
         both = [workers.start(replay_concurrency=2, lease_ms=5_000, env={"CHAOS_LOG": "DEBUG"}) for _ in range(2)]
         for worker in both:

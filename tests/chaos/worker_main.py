@@ -2,6 +2,7 @@
 
 ``CHAOS_KILL`` makes the process SIGKILL itself: ``before:7`` or ``after:7`` (its seventh counted call to Redis),
 or ``point:<name>``, see ``_POINTS``. ``CHAOS_TRACE`` names a file that gets one line per counted call.
+With ``CHAOS_FLUSH`` Redis forgets all scripts before each call, counted or not.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def inject(kill: str, trace: str) -> Callable[[Observation], None]:
 
     async def run(self: Connection, op: str, call: Callable[[], Awaitable[Any]], **options: Any) -> Any:
         nonlocal counted
+        if "CHAOS_FLUSH" in os.environ:
+            await self.commands.script_flush()
         if op in _BACKGROUND:
             return await original(self, op, call, **options)
         if op != "read":  # an empty read is no boundary of anything

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import PackageNotFoundError
 from typing import Any, TypeVar
 
+import anyio
+import msgspec
 import pytest
 import redis
 
@@ -18,15 +20,17 @@ from consumers.bodies import Bodies
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
+from consumers.worker import Worker
 from consumers.workflows import Orchestrator
 from redisworld import Settings, Workflows, World, messages, scripts
 from redisworld.events import Event, EventKind
 from redisworld.keys import GROUP
-from redisworld.messages import StepMessage, WorkflowMessage
+from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.metrics import Metrics
-from redisworld.observe import Observation, observing
+from redisworld.observe import Observation, PrologueTaken, StepClaimed, observing
+from redisworld.replay import Instance
 from redisworld.runs import Step
-from redisworld.world import Delivery, Stream
+from redisworld.world import ClaimItem, Completion, Delivery, Recorded, Stream
 from tests.apps import conf_app
 from tests.chaos import invariants
 
@@ -157,6 +161,53 @@ class Consumers:
         """The compact state of a step."""
         return Step.parse(self.raw.hget(self.partition.run(run_id), f"s:{step_id}").decode())
 
+    def claims(self) -> list[str]:
+        """How each claim was answered, in order."""
+        return [seen.outcome for seen in self.saw(StepClaimed)]
+
+    def paths(self) -> list[str]:
+        """Which prologue each step message took."""
+        return [seen.path for seen in self.saw(PrologueTaken)]
+
+    # -- what others do
+
+    def terminate(self, run_id: str) -> None:
+        """End the run at this very moment, also from inside a body or an observer."""
+        text = scripts.load("cancel_run").text
+        self.raw.eval(text, 1, self.partition.stats, "", run_id, "terminate", b"\xa0", 60_000)
+
+    async def claimed(self, message: StepMessage) -> ClaimItem:
+        """Claim the next step as a consumer that then dies or lingers; what it presented."""
+        delivery = await self.take("steps")
+        assert delivery is not None
+        item = ClaimItem(
+            run_id=message.run_id,
+            step_id=message.step_id,
+            token=self.world.next_token(),
+            message_id=message.message_id,
+            delivery=delivery,
+            attempts_allowed=4,
+            may_replay=True,
+            step_name=message.step_name,
+            input=message.step_input,
+        )
+        assert (await self.world.claim(item)).outcome == "started"
+        return item
+
+    async def completed(self, item: ClaimItem, payload: bytes) -> Recorded:
+        """Complete a claimed step and do no more."""
+        return await self.world.complete(
+            Completion(
+                run_id=item.run_id,
+                step_id=item.step_id,
+                token=item.token,
+                outcome="completed",
+                message_id=item.message_id,
+                delivery=item.delivery,
+                payload=payload,
+            )
+        )
+
     def put(self, message: StepMessage | WorkflowMessage, *, kind: str = "steps") -> None:
         """XADD a message as a producer does."""
         clear = {"kind": "step" if isinstance(message, StepMessage) else "workflow", "spec": "1"}
@@ -193,6 +244,54 @@ async def connected(url: str, raw: redis.Redis, **settings: Any) -> AsyncIterato
         await world.queue.ensure_groups([consumers.stream("steps"), consumers.stream("workflows")])
         with observing(consumers.observe):
             yield consumers
+
+
+async def phase_one(consumers: Consumers, run_id: str = "pair") -> StepMessage:
+    """A real replay of the two-step fan-out: one step runs inline, the other one is left in the queue."""
+    await consumers.world.start(conf_app.pair, run_id=run_id)
+    await consumers.wake()
+    [message] = consumers.queued()
+    assert isinstance(message, StepMessage)
+    consumers.seen.clear()
+    return message
+
+
+async def legacy(consumers: Consumers, run_id: str = "pair") -> StepMessage:
+    """``phase_one``, but the queued message is one of an older producer: without ``run_context``."""
+    message = await phase_one(consumers, run_id)
+    consumers.replace_queued(msgspec.structs.replace(message, run_context=None))
+    return message
+
+
+def message_to_come(run_id: str) -> StepMessage:
+    """The message of the second step that ``pair`` will ask for: its id follows from the run's."""
+    instance = Instance(
+        run_id=run_id, workflow=conf_app.pair, input=conf_app.pair.signature.encode_call((), {}), at=1_764_628_800_000
+    )
+    instance.start()
+    _, step = instance.commands().steps
+    instance.close()
+    return StepMessage(
+        message_id=step.id,
+        run_id=run_id,
+        workflow_name="pair",
+        step_id=step.id,
+        step_name=step.name,
+        step_input=step.input,
+        run_context=RunContext("", 1, root_run_id=run_id),
+    )
+
+
+@asynccontextmanager
+async def working(consumers: Consumers) -> AsyncIterator[None]:
+    """A whole worker on this World, until the context closes."""
+    worker = Worker(consumers.world, conf_app.wf)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        try:
+            yield
+        finally:
+            worker.stop()
 
 
 _NAMES = {scripts.load(name).sha: name for name in scripts.names()}

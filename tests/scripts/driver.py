@@ -6,7 +6,7 @@ hold is passed around: ``Delivery`` values, a ``Turn`` (a loaded run under a mes
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -104,6 +104,10 @@ class Consumer:
     def key(self, run: str = RUN) -> str:
         return self.partition.run(run)
 
+    def limit_log(self, events: int) -> None:
+        """From now on a log of so many events is full for this consumer."""
+        self.world.ceiling = (events, self.world.settings.retention_ms)
+
     # -- runs
 
     async def start(self, run: str = RUN) -> None:
@@ -120,7 +124,12 @@ class Consumer:
         return Turn(delivery, name, await self.world.load(delivery, delivery.text("run"), name, start=start))
 
     async def commit(
-        self, turn: Turn, *items: Item, consumed: int | None = None, last: bool = True, token: str | None = None
+        self,
+        turn: Turn,
+        *items: Sequence[str | bytes | int],
+        consumed: int | None = None,
+        last: bool = True,
+        token: str | None = None,
     ) -> Committed:
         return await self.world.commit(
             turn.delivery,

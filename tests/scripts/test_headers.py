@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from redisworld import scripts
 from tests.scripts.driver import RUN, Consumer, end, inline, step
-
-FOLDER = Path(str(files("redisworld.scripts")))
-COMMANDS = sorted(path.stem for path in FOLDER.glob("*.lua"))
-EVERY_FILE = sorted([*FOLDER.glob("*.lua"), *FOLDER.glob("include/*.lua")])
+from tests.scripts.headers import COMMANDS, EVERY_FILE, FOLDER
 
 
 def test_names_lists_every_command() -> None:

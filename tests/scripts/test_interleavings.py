@@ -99,7 +99,7 @@ class Chaos:
 
     async def claim(self, hand: Hand) -> str | None:
         step_id = hand.owned or hand.delivery.text("step")
-        item = hand.worker.claim_item(hand.delivery, step_id=step_id, attempts_allowed=3)
+        item = hand.worker.claim_item(hand.delivery, step_id=step_id, attempts_allowed=3, owned=bool(hand.owned))
         claim = await self.ask(lambda: hand.worker.world.claim(item))
         self.trace.append(f"  {claim.outcome} {claim.detail} {claim.step_id}")
         if claim.outcome == "started":

@@ -28,6 +28,11 @@ local function holds(stream, entry, consumer)
   return #pending_of(stream, entry, entry, 1, consumer) > 0
 end
 
+-- Whether this very delivery is to continue the run: its message is responsible, and the caller holds it.
+local function continues(run, message, stream, entry, consumer)
+  return not run.terminal and run.wake == message and holds(stream, entry, consumer)
+end
+
 local function settle(stream, entry)
   local entries = settled[stream]
   if entries then entries[#entries + 1] = entry else settled[stream] = {entry} end

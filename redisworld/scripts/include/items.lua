@@ -11,7 +11,7 @@ local FIELDS = {
   dispose = {'id'},
   attr = {'id', 'changes', 'payload'},
   seal = {'group', 'mode'},
-  assign = {'id', 'group'},
+  assign = {'step', 'group'},
   ['end'] = {'kind', 'code', 'payload'},
 }
 
@@ -55,7 +55,7 @@ end
 
 local function judge_seal(_, item) return plain('group', item.group) or one_of('mode', item.mode, 'all', 'fail_fast') end
 
-local function judge_assign(_, item) return plain('step', item.id, 'group?', item.group) end
+local function judge_assign(_, item) return plain('step', item.step, 'group?', item.group) end
 
 local function judge_end(run, item)
   return one_of('kind', item.kind, 'run_completed', 'run_failed', 'run_cancelled') or plain('code?', item.code)
@@ -71,7 +71,7 @@ local JUDGE = {step = judge_step, inline = judge_step, wait = judge_wait, unwait
 
 local function cannot_be_read(run, item)
   if item.group and grouped(item.group) and not open_group(run, item.group) then return true end
-  local step = (item.op == 'assign' or item.exists == true) and open_step(run, item.id)
+  local step = (item.op == 'assign' or item.exists == true) and open_step(run, item.step or item.id)
   return step and unreadable(run, step)
 end
 
@@ -86,7 +86,7 @@ local function judge(run, item)
   local refused = JUDGE[item.op](run, item)
   if refused then return refused end
   if cannot_be_read(run, item) then
-    return {'broken', 'the state of step or join group ' .. (item.id or item.group) .. ' cannot be read'}
+    return {'broken', 'the state of step or join group ' .. (item.step or item.id or item.group) .. ' cannot be read'}
   end
 end
 

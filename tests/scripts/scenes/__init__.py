@@ -1,0 +1,8 @@
+"""Which moments reach every answer of every script? (``SCENES``; each module holds those of some scripts)"""
+
+from __future__ import annotations
+
+from tests.scripts.scenes import deliveries, events, hooks, passes, runs, steps, timers
+from tests.scripts.scenes.scene import SCENES, Call, Scene
+
+__all__ = ["SCENES", "Call", "Scene", "deliveries", "events", "hooks", "passes", "runs", "steps", "timers"]

@@ -1,0 +1,172 @@
+"""Scenes of commit_pass."""
+
+from __future__ import annotations
+
+import json
+
+from tests.scripts.driver import RUN, Consumer, Item, end, inline, step
+from tests.scripts.scenes.hooks import hook
+from tests.scripts.scenes.runs import overwrite
+from tests.scripts.scenes.scene import Ask, scene
+
+
+@scene("commit_pass", "committed 0")
+async def a_pass_asks_for_a_group_of_steps_and_a_timer(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    steps: list[Item] = [step("s1", "g1"), step("s2", "g1", target="steps:gpu"), step("s3", "-"), ["seal", "g1", "all"]]
+    return lambda: a.commit(turn, *steps, ["wait", "w1", a.clock.now + 9])
+
+
+@scene("commit_pass", "committed 0")
+async def a_first_pass_that_read_nothing_is_committed(a: Consumer, b: Consumer) -> Ask:
+    await a.start()
+    (delivery,) = await a.read("workflows")
+    return lambda: a.world.commit(
+        delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="p1", started_at=a.clock.now + 3
+    )
+
+
+@scene("commit_pass", "committed 0")
+async def a_pass_drops_a_timer_and_moves_steps_to_a_group(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1"), step("s2"), ["wait", "w1", a.clock.now + 9])
+    await a.world.cancel(RUN)
+    later = await a.load((await a.read("workflows"))[0])
+    return lambda: a.commit(
+        later, ["unwait", "w1"], ["assign", "s1", "g1"], ["assign", "s2", "g1"], ["seal", "g1", "fail_fast"]
+    )
+
+
+@scene("commit_pass", "committed 0")
+async def a_pass_asks_for_an_inline_step_under_a_lost_delivery(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await b.take(turn.delivery)
+    return lambda: a.commit(turn, inline("s1", "t1"))
+
+
+@scene("commit_pass", "committed 0")
+async def a_pass_under_a_lost_delivery_has_more_to_see(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.cancel(RUN)
+    await a.redis.hset(a.key(), "wake", "")
+    await b.take(turn.delivery)
+    return lambda: a.commit(turn, step("s1"))
+
+
+@scene("commit_pass", "committed 1")
+async def a_pass_asks_for_an_inline_step(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, step("s1"), inline("s2", "t2"))
+
+
+@scene("commit_pass", "again 0")
+async def a_pass_is_committed_after_something_more_has_happened(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.cancel(RUN)
+    return lambda: a.commit(turn, step("s1"), inline("s2", "t2"))
+
+
+@scene("commit_pass", "ended 0")
+async def a_pass_ends_its_run(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, end())
+
+
+@scene("commit_pass", "ended 0")
+async def a_pass_fails_its_run(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, end("run_failed", "USER_ERROR"))
+
+
+@scene("commit_pass", "ended 0")
+async def a_pass_lets_a_cancel_request_through(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.cancel(RUN, reason="enough")
+    return lambda: a.commit(turn, end("run_cancelled"), consumed=3)
+
+
+@scene("commit_pass", "again 0")
+async def a_pass_creates_a_hook_and_disposes_of_another(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.events.hook_created(RUN, "h1", "chat:42")
+    await a.world.hooks.claim(RUN, "h2", "chat:43")
+    await a.world.hooks.claim(RUN, "h3", "chat:44")
+    attributes: Item = ["attr", "a1", '{"city": "Berlin"}', b"\xc0"]
+    return lambda: a.commit(turn, hook("h2", "chat:43"), hook("h3", "chat:44", "r0"), ["dispose", "h1"], attributes)
+
+
+@scene("commit_pass", "ended 0")
+async def a_pass_ends_its_run_which_has_hooks(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.events.hook_created(RUN, "h1", "chat:42")
+    await a.world.hooks.resume("chat:42", b"\x01")
+    return lambda: a.commit(turn, end(), consumed=4)
+
+
+@scene("commit_pass", "invalid")
+async def a_pass_sets_too_many_attributes(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    changes = json.dumps({f"key{n}": "value" for n in range(65)})
+    return lambda: a.commit(turn, step("s1"), ["attr", "a1", changes, b"\xc0"])
+
+
+@scene("commit_pass", "full", again="gone failed")
+async def a_pass_is_committed_to_a_full_log(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    a.limit_log(2)
+    return lambda: a.commit(turn, step("s1"))
+
+
+@scene("commit_pass", "chunk 0")
+async def the_first_chunk_of_a_pass_is_committed(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
+
+
+@scene("commit_pass", "lost 0")
+async def a_pass_is_committed_after_another_one(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.later_pass(step("s1"))
+    return lambda: a.commit(turn, step("s2"))
+
+
+@scene("commit_pass", "lost 0")
+async def a_pass_is_committed_whose_message_owns_an_inline_step_by_now(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, inline("s1", "t1"))
+    return lambda: a.commit(turn, step("s2"))
+
+
+@scene("commit_pass", "lost 1")
+async def a_pass_is_committed_after_another_one_of_its_own_message(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.cancel(RUN)
+    await a.commit(turn, step("s1"))
+    return lambda: a.commit(turn, step("s2"))
+
+
+@scene("commit_pass", "gone completed")
+async def a_pass_is_committed_to_a_run_that_has_ended(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.finish()
+    return lambda: a.commit(turn, step("s1"))
+
+
+@scene("commit_pass", "diverged the log has step_created s1 work, the code asks for step other")
+async def a_pass_asks_for_a_step_under_another_name(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1"), last=False)
+    return lambda: a.commit(turn, step("s2"), step("s1", name="other"))
+
+
+@scene("commit_pass", "not_found")
+async def a_pass_is_committed_to_a_run_that_does_not_exist(a: Consumer, b: Consumer) -> Ask:
+    delivery = await a.publish("s1")
+    return lambda: a.world.commit(delivery, RUN, "s1", step("s2"), replayed_to=0, consumed=2, pass_token="p1")
+
+
+@scene("commit_pass", "broken")
+async def a_pass_is_committed_to_a_stream_that_another_program_has_overwritten(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await overwrite(a, a.partition.steps("gpu"))
+    return lambda: a.commit(turn, step("s1"), step("s2", target="steps:gpu"), inline("s3", "t3"))
