@@ -469,7 +469,7 @@ async def test_shapes_give_the_same_result_however_often_their_worker_dies(
             # of them only by the type, which is RemoteError
             if "AttemptsExhausted" not in str(result) and "RemoteError" not in str(result):
                 assert result == SHAPES[name], run.run_id
-    await settled(raw)
+    await settled(raw, timeout=40)  # a body of 20 s may have started again, of a run that has ended since
     await eventually(lambda: invariants.pending(raw) == 0)
     invariants.check(raw, wf)
     assert no_owners(raw) == []
