@@ -33,7 +33,7 @@ that would answer `conflict`, since another pass has written them already.
 Orders of events are another matter than states. `python -m tests.explorer` enumerates all interleavings of the script
 calls of a few workers, a timer, a canceller and a resume, with crashes, lost leases and lost replies at every point, on
 a real Redis, and checks every state; it also finds each of a list of fences that were broken on purpose.
-`python -m tests.model` plays random games of all operations against a model in plain Python. Both are part of the tests.
+`python -m tests.model` plays random games of all operations against a model in plain Python. The tests do both.
 """
 
 _SUBJECTS: dict[Subject, str] = {

@@ -229,8 +229,9 @@ class Game(Surroundings):
 
     @move(3, consumer=CONSUMER, outcome=OUTCOME, may_replay=YES_OR_NO)
     def complete_a_batch(self, consumer: str, outcome: str, may_replay: bool) -> None:
-        # one body per delivery: the newest
-        mine = {a.hand.entry.name: a for a in self.attempts if a.hand.consumer == consumer}
+        # a worker has one body per delivery and per step: the newest
+        by_entry = {a.hand.entry.name: a for a in self.attempts if a.hand.consumer == consumer}
+        mine = {(a.hand.entry.run, a.step): a for a in by_entry.values()}
         if len(mine) > 1:
             self._complete(list(mine.values()), outcome, may_replay=may_replay)
 
