@@ -32,15 +32,16 @@ from redisworld.errors import (
     StepTimeout,
 )
 from redisworld.metadata import StepInfo, WorkflowInfo, get_step_metadata, get_workflow_metadata
-from redisworld.replay.context import hook, now, random, sleep, uuid4
+from redisworld.replay.context import BaseHook, hook, now, random, sleep, uuid4
 from redisworld.replay.hooks import Hook
 from redisworld.runs import RunRow, Status
 from redisworld.settings import Settings
 from redisworld.workflows import Step, Workflow, Workflows
-from redisworld.world import Run, World
+from redisworld.world import HookInfo, Run, World
 
 __all__ = [
     "Backoff",
+    "BaseHook",
     "ErrorInfo",
     "FatalError",
     "ForbiddenInWorkflow",
@@ -48,6 +49,7 @@ __all__ = [
     "HookConflict",
     "HookDisposed",
     "HookError",
+    "HookInfo",
     "HookNotFound",
     "InvalidArguments",
     "InvalidInput",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from redisworld.cli.plain import one_line
-from redisworld.errors import InvalidInput, NamespaceMismatch, RedisworldError, RunConflict
+from redisworld.errors import InvalidInput, NamespaceMismatch, RedisworldError, ResumeConflict, RunConflict
 
 FAILED = 1
 CHANGE_THE_COMMAND = 2
@@ -16,6 +16,7 @@ INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 
 _LONGEST_LINE = 2_000
+_NEVER_WORKS = (InvalidInput, NamespaceMismatch, RunConflict, ResumeConflict)
 
 
 class CommandFailed(RedisworldError):
@@ -35,7 +36,7 @@ def report(error: BaseException) -> int:
     if expected is None or not all(isinstance(cause, RedisworldError) for cause in causes):
         raise error
     print(f"redisworld: error: {one_line(str(expected), _LONGEST_LINE)}", file=sys.stderr)
-    return CHANGE_THE_COMMAND if isinstance(expected, (InvalidInput, NamespaceMismatch, RunConflict)) else FAILED
+    return CHANGE_THE_COMMAND if isinstance(expected, _NEVER_WORKS) else FAILED
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -17,7 +17,7 @@ from redisworld.runs import Status
 from redisworld.world import Run
 
 _SHOWN = 200
-"""Steps and events shown without --all: a few screens, and the last ones are what one looks for."""
+"""Steps, hooks and events shown without --all: a few screens, and the last ones are what one looks for."""
 
 
 def add_to(commands: Any) -> None:
@@ -46,11 +46,11 @@ def _add_show(verbs: Any) -> None:
         verbs,
         "show",
         lambda arguments: asyncio.run(_show(arguments)),
-        does="Show a run: its row, its steps, its open waits and its log.",
+        does="Show a run: its row, its steps, its open waits, its hooks and its log.",
         example="redisworld run show publish-cat --json",
     )
     parser.add_argument("--payloads", action="store_true", help="show payloads whole, not shortened")
-    parser.add_argument("--all", action="store_true", help=f"all steps and events, not only the last {_SHOWN}")
+    parser.add_argument("--all", action="store_true", help=f"all steps, hooks and events, not only the last {_SHOWN}")
 
 
 def _add_cancel(verbs: Any) -> None:

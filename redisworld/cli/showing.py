@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from redisworld.cli.plain import as_json, one_line, table
-from redisworld.cli.story import Entry, StepStory, Story
+from redisworld.cli.story import Entry, HookStory, StepStory, Story
 from redisworld.cli.times import iso, length
 from redisworld.errors import ErrorInfo
 from redisworld.events import EventKind
@@ -17,19 +17,21 @@ _PAYLOAD_SHOWN = 80
 
 
 def as_object(story: Story) -> dict[str, Any]:
-    """``{run, steps, waits, events}``, with payloads decoded and times in epoch ms."""
+    """``{run, steps, waits, hooks, events}``, with payloads decoded and times in epoch ms."""
     return {
         "run": msgspec.to_builtins(story.row),
         "steps": [msgspec.to_builtins(step) for step in story.steps],
         "steps_before": story.steps_before,
         "waits": [{"id": id, "due_at": due} for id, due in story.waits.items()],
+        "hooks": [msgspec.to_builtins(hook) for hook in story.hooks],
+        "hooks_before": story.hooks_before,
         "events": [_event_object(entry) for entry in story.entries],
         "events_before": story.entries_before,
     }
 
 
 def as_text(story: Story, *, whole_payloads: bool) -> str:
-    """Header, steps, open waits, log."""
+    """Header, steps, open waits, hooks, log."""
     created = story.row.created_at
     parts = [_header(story.row, story.key)]
     if story.steps:
@@ -37,6 +39,9 @@ def as_text(story: Story, *, whole_payloads: bool) -> str:
         parts.append(_before(story.steps_before, "steps") + table(head, [_step_row(s, created) for s in story.steps]))
     if story.waits:
         parts.append(table(("WAIT", "DUE"), [(id, iso(due)) for id, due in story.waits.items()]))
+    if story.hooks:
+        hooks = table(("HOOK", "TOKEN", "STATE", "RECEIVED"), [_hook_row(hook) for hook in story.hooks])
+        parts.append(_before(story.hooks_before, "hooks") + hooks)
     longest = None if whole_payloads else _PAYLOAD_SHOWN
     log_head = ("NR", "AT", "EVENT", "ID", "ATTEMPT", "DETAIL")
     rows = [_event_row(entry, created, longest) for entry in story.entries]
@@ -89,6 +94,11 @@ def _step_row(step: StepStory, created: int) -> tuple[str, ...]:
         length(step.ended_at - step.started_at) if step.ended_at and step.started_at else "-",
         iso(step.retry_at),
     )
+
+
+def _hook_row(hook: HookStory) -> tuple[str, ...]:
+    state = f"{hook.state}: run {hook.holder} holds it" if hook.holder else hook.state
+    return (hook.id, hook.token or "-", state, str(hook.received))
 
 
 def _event_row(entry: Entry, created: int, longest: int | None) -> tuple[str, ...]:

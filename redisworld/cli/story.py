@@ -1,4 +1,4 @@
-"""What is there to tell about a run? Its row, steps, open waits and log, read page by page."""
+"""What is there to tell about a run? Its row, steps, open waits, hooks and log, read page by page."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ class StepStory(msgspec.Struct, kw_only=True):
     retry_at: int = 0
 
 
+class HookStory(msgspec.Struct, kw_only=True):
+    """A hook as the log tells it. ``state`` is open, disposed (also by the end of its run) or conflict."""
+
+    id: str
+    token: str = ""
+    """Empty for a conflict: its event has only ``holder``, the run that holds the token."""
+    state: str = "open"
+    holder: str = ""
+    received: int = 0
+
+
 class Entry(msgspec.Struct, frozen=True):
     """An event, its number from 1, and its decoded payload. ``event`` is None for an element that is none."""
 
@@ -38,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, kw_only=True):
-    """A run. ``entries`` and ``steps`` may be only the last ones; the ``*_before`` say how many are left out."""
+    """A run. ``entries``, ``steps`` and ``hooks`` may be only the last ones; ``*_before`` say how many are left out."""
 
     row: RunRow
     key: str
@@ -47,12 +58,14 @@ class Story(msgspec.Struct, kw_only=True):
     steps_before: int
     waits: dict[str, int]
     """Open waits: id to due time in epoch ms."""
+    hooks: list[HookStory]
+    hooks_before: int
     entries: list[Entry]
     entries_before: int
 
 
 async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
-    """Read a run; the last ``keep`` steps and events of it, or all. Raises RunNotFound.
+    """Read a run; the last ``keep`` steps, hooks and events of it, or all. Raises RunNotFound.
 
     A run that goes on meanwhile is told as far as each part was read; the log is not held in memory whole.
     """
@@ -60,6 +73,7 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
     states = await world.steps(run_id)
     told: dict[str, StepStory] = {}
     waits: dict[str, int] = {}
+    hooks: dict[str, HookStory] = {}
     last: deque[tuple[int, bytes]] = deque(maxlen=keep)
     number = 0
     while page := await world.log(run_id, number):
@@ -68,14 +82,21 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
             last.append((number, element))
             if (event := _parsed(element)) is not None:
                 _follow(told, waits, event)
+                _follow_hook(hooks, event)
     ordered = [_with_state(told.get(id, StepStory(id=id)), state) for id, state in _by_creation(states)]
     shown = ordered if keep is None else ordered[-keep:]
+    if row.status.terminal:  # the end of a run disposes of its hooks without an event each
+        for hook in hooks.values():
+            hook.state = "disposed" if hook.state == "open" else hook.state
+    hooks_shown = list(hooks.values()) if keep is None else list(hooks.values())[-keep:]
     return Story(
         row=row,
         key=world.partition(run_id).run(run_id),
         steps=shown,
         steps_before=len(ordered) - len(shown),
         waits={} if row.status.terminal else waits,  # the end of a run releases its waits without an event each
+        hooks=hooks_shown,
+        hooks_before=len(hooks) - len(hooks_shown),
         entries=[_entry(at, element) for at, element in last],
         entries_before=number - len(last),
     )
@@ -100,6 +121,18 @@ def _follow(told: dict[str, StepStory], waits: dict[str, int], event: Event) -> 
             waits[event.id] = int(event.detail) if event.detail.isdigit() else 0
         case EventKind.WAIT_COMPLETED | EventKind.WAIT_CANCELLED:
             waits.pop(event.id, None)
+
+
+def _follow_hook(hooks: dict[str, HookStory], event: Event) -> None:
+    match event.kind:
+        case EventKind.HOOK_CREATED:
+            hooks[event.id] = HookStory(id=event.id, token=event.detail)
+        case EventKind.HOOK_CONFLICT:
+            hooks[event.id] = HookStory(id=event.id, state="conflict", holder=event.detail)
+        case EventKind.HOOK_RECEIVED if event.id in hooks:
+            hooks[event.id].received += 1
+        case EventKind.HOOK_DISPOSED if event.id in hooks:
+            hooks[event.id].state = "disposed"
 
 
 def _by_creation(states: dict[str, Step]) -> list[tuple[str, Step]]:

@@ -8,7 +8,7 @@ import random as stdlib_random
 import uuid
 from asyncio import events
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from redisworld import values
 from redisworld.durations import parse_ms
@@ -44,7 +44,13 @@ async def sleep(until: timedelta | float | str | datetime) -> None:
         timer.cancel()
 
 
-def hook(type: type[T] | Any = Any, /, *, token: str | None = None, metadata: Any = None) -> Hook[T]:
+@overload
+def hook(*, token: str | None = None, metadata: Any = None) -> Hook[Any]: ...
+@overload
+def hook(type: type[T], /, *, token: str | None = None, metadata: Any = None) -> Hook[T]: ...
+@overload
+def hook(type: Any, /, *, token: str | None = None, metadata: Any = None) -> Hook[Any]: ...
+def hook(type: Any = Any, /, *, token: str | None = None, metadata: Any = None) -> Hook[Any]:
     """A hook: a place where this run takes payloads from outside, by its token (``World.resume``).
 
     ``type`` is what a payload must be: a dataclass, Struct, pydantic model or any annotation. Without a ``token`` it
@@ -57,6 +63,26 @@ def hook(type: type[T] | Any = Any, /, *, token: str | None = None, metadata: An
         check_token(token)
     packed = b"" if metadata is None else values.encode(metadata, where="metadata of a hook")
     return Hook(body.ask_hook(token, packed), type)
+
+
+class BaseHook:
+    """Mixed into a dataclass, Struct or pydantic model, the class is a payload and ``wait()`` its hook.
+
+    ::
+
+        @dataclass
+        class Approval(BaseHook):
+            by: str
+
+        approval = await Approval.wait(token="order:42")  # in a body
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def wait(cls, *, token: str | None = None, metadata: Any = None) -> Hook[Self]:
+        """``hook(cls, token=token, metadata=metadata)``: await it for one payload, or iterate over it."""
+        return hook(cls, token=token, metadata=metadata)
 
 
 def now() -> datetime:

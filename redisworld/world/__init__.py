@@ -13,6 +13,7 @@ from redisworld.world.deliveries import (
     Recorded,
 )
 from redisworld.world.handle import Run
+from redisworld.world.hook_info import HookInfo
 from redisworld.world.queue import Stream
 from redisworld.world.renewal import Renewal
 from redisworld.world.world import World
@@ -25,6 +26,7 @@ __all__ = [
     "Committed",
     "Completion",
     "Delivery",
+    "HookInfo",
     "Loaded",
     "Outgoing",
     "Recorded",

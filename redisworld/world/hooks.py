@@ -11,6 +11,7 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
 
 from redisworld.errors import HookNotFound, ResumeConflict, RunGone
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _LIVING = (b"claiming", b"open")
 _OVER = frozenset(status.encode() for status in TERMINAL)
+
+_CLAIM_PATIENCE_S = 1.0
+"""How long a resume waits for a hook that is being created: a pass needs milliseconds, unless its worker has died."""
+_LOOK_AGAIN_S = 0.01
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -78,22 +83,31 @@ class Hooks:
         token, InvalidInput, RedisUnavailable.
         """
         identifier = check_token(resume_id, what="resume id") if resume_id is not None else secrets.token_hex(12)
-        holder = await self._pointer(check_token(token))
-        if holder is None:
-            raise HookNotFound(token)
-        if resume_id is not None and holder.was:  # the run before it may have taken this very resume
-            answer = await self.resume_at(Holder(holder.was, ""), token, payload, resume_id=identifier)
+        holder, deadline = await self._pointer(check_token(token)), anyio.current_time() + _CLAIM_PATIENCE_S
+        while holder is not None:
+            run_id, answer = await self._hand(holder, token, payload, identifier, known=resume_id is not None)
             if answer.outcome == "received":
-                return holder.was, int(answer.detail)
-        answer = await self.resume_at(holder, token, payload, resume_id=identifier)
-        match answer.outcome:
-            case "received":
-                return holder.run_id, int(answer.detail)
-            case "conflict":
+                return run_id, int(answer.detail)
+            if answer.outcome == "conflict":
                 raise ResumeConflict(f"resume id {identifier!r} was used with another payload or token")
-            case "gone" | "full":
-                raise RunGone(f"the run {holder.run_id!r} of hook token {token!r} has ended")
+            seen, holder = holder, await self._pointer(token)
+            if holder is not None and holder != seen:
+                continue  # the token went to another hook meanwhile
+            if answer.outcome in ("gone", "full"):
+                raise RunGone(f"the run {run_id!r} of hook token {token!r} has ended")
+            if anyio.current_time() > deadline or not await self._lives(seen):
+                break
+            await anyio.sleep(_LOOK_AGAIN_S)  # a pass is between claiming the token and creating the hook
         raise HookNotFound(token)
+
+    async def _hand(
+        self, holder: Holder, token: str, payload: bytes, resume_id: str, *, known: bool
+    ) -> tuple[str, Answer]:
+        if known and holder.was:  # the run before it may have taken this very resume
+            answer = await self.resume_at(Holder(holder.was, ""), token, payload, resume_id=resume_id)
+            if answer.outcome == "received":
+                return holder.was, answer
+        return holder.run_id, await self.resume_at(holder, token, payload, resume_id=resume_id)
 
     async def resume_at(self, holder: Holder, token: str, payload: bytes, *, resume_id: str) -> Answer:
         """Hand a payload to this hook, as one who has looked up its token before: one call, the outcome word.

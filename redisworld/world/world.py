@@ -33,6 +33,7 @@ from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion,
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
 from redisworld.world.handle import Run
+from redisworld.world.hook_info import HookInfo, read_hook
 from redisworld.world.hooks import Hooks
 from redisworld.world.namespace import open_namespace
 from redisworld.world.queue import Queue, Stream, fields_of
@@ -190,15 +191,23 @@ class World:
     async def resume(self, token: str, payload: Any = None, *, resume_id: str | None = None) -> Run:
         """Hand a payload to the hook that holds a token; its run.
 
-        With a ``resume_id`` it happens once: a repeat with the same payload succeeds and changes nothing, also after
-        the hook was disposed of or its run has ended. Raises HookNotFound, RunGone, ResumeConflict for an id used with
-        another payload, InvalidValue, InvalidInput, RedisUnavailable.
+        A dataclass, Struct or model goes as its contents, so a dict of its fields is the same payload. With a
+        ``resume_id`` it happens once: a repeat with the same payload succeeds and changes nothing, also after the hook
+        was disposed of or its run has ended. Raises HookNotFound, RunGone, ResumeConflict for an id used with another
+        payload, InvalidValue, InvalidInput, RedisUnavailable.
         """
         data = encode_foreign(
             payload, where=f"the payload for hook token {token!r}", max_bytes=self.settings.max_payload
         )
         run_id, _ = await self.hooks.resume(token, data, resume_id=resume_id)
         return Run(self, run_id)
+
+    async def hook(self, token: str) -> HookInfo:
+        """The open hook that holds a token. For people, not for the hot path: it reads the log of the hook's run.
+
+        Raises HookNotFound, InvalidInput for a token that cannot be one, RedisUnavailable.
+        """
+        return await read_hook(self, token)
 
     async def create_run(self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "") -> tuple[str, str]:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""

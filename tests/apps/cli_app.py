@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from datetime import date
 
-from redisworld import Backoff, FatalError, Workflows, get_step_metadata, sleep
+from redisworld import Backoff, BaseHook, FatalError, Workflows, get_step_metadata, hook, sleep
 
 wf = Workflows()
 
@@ -62,6 +62,28 @@ async def order_due(order: Order) -> date:
 @wf.workflow
 async def failing() -> None:
     await broken()
+
+
+@dataclass(frozen=True)
+class Approval(BaseHook):
+    """A payload that JSON has no word for."""
+
+    by: str
+    due: date | None = None
+
+
+@wf.workflow
+async def approved(token: str) -> list[str]:
+    approval = await Approval.wait(token=token, metadata={"asks": "kim"})
+    return [type(approval).__name__, approval.by, str(approval.due)]
+
+
+@wf.workflow
+async def hooked(first: str, second: str) -> str:
+    """Disposes of one hook, and waits at another."""
+    async with hook(str, token=first) as taken:
+        await taken
+    return await hook(str, token=second)
 
 
 @wf.workflow

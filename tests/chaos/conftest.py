@@ -30,13 +30,14 @@ def connect(redis_url: str) -> Connect:
     @asynccontextmanager
     async def connected(**settings: Any) -> AsyncIterator[World]:
         options = {
+            "url": redis_url,
             "lease_ms": 1_000,
             "reclaim_every_ms": 200,
             "block_ms": 500,
             "partitions": 2,
             "timer_poll_ms": 500,
         } | settings
-        async with World.connect(settings=Settings(url=redis_url, **options)) as world:
+        async with World.connect(settings=Settings(**options)) as world:
             yield world
 
     return connected

@@ -92,6 +92,7 @@ def _of_run(raw: redis.Redis, partition: Partition, run_id: str, app: Workflows)
     yield from _run_events(log, row)
     yield from _step_events(log, row)
     yield from _wait_events(log)
+    yield from _hook_events(log)
     yield from _cold_replay(log, row, run_id, app)
     yield from _doctor(raw, partition, row)
 
@@ -149,6 +150,20 @@ def _step_events(log: list[Event], row: dict[str, str]) -> Iterator[str]:
     for field in row:
         if field.startswith("s:") and field[2:] not in by_step:
             yield f"{field[2:]}: a state without an event"
+
+
+def _hook_events(log: list[Event]) -> Iterator[str]:
+    """created, received any number of times, disposed at most once; or nothing but a conflict."""
+    by_hook: dict[str, list[str]] = defaultdict(list)
+    for event in log:
+        if event.kind.value.startswith("hook_"):
+            by_hook[event.id].append(event.kind.value.removeprefix("hook_"))
+    for hook_id, kinds in by_hook.items():
+        first, *others = kinds
+        if first != "created" and kinds != ["conflict"]:
+            yield f"{hook_id}: its events are {kinds}"
+        if set(others[:-1]) - {"received"} or set(others[-1:]) - {"received", "disposed"}:
+            yield f"{hook_id}: its events are {kinds}"
 
 
 def _wait_events(log: list[Event]) -> Iterator[str]:

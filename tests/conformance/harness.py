@@ -233,14 +233,16 @@ def _metrics(app: Workflows) -> Metrics | None:
 
 
 @asynccontextmanager
-async def connected(url: str, raw: redis.Redis, **settings: Any) -> AsyncIterator[Consumers]:
+async def connected(
+    url: str, raw: redis.Redis, *, app: Workflows = conf_app.wf, **settings: Any
+) -> AsyncIterator[Consumers]:
     """Consumers on an emptied Redis; every script is loaded, so that a call is an EVALSHA and nothing else."""
     for name in scripts.names():
         raw.script_load(scripts.load(name).text)
     conf_app.ran.clear()
     conf_app.during.clear()
     async with World.connect(settings=Settings(url=url, partitions=1, **settings)) as world:
-        consumers = Consumers(world, conf_app.wf, raw)
+        consumers = Consumers(world, app, raw)
         await world.queue.ensure_groups([consumers.stream("steps"), consumers.stream("workflows")])
         with observing(consumers.observe):
             yield consumers
@@ -285,7 +287,7 @@ def message_to_come(run_id: str) -> StepMessage:
 @asynccontextmanager
 async def working(consumers: Consumers) -> AsyncIterator[None]:
     """A whole worker on this World, until the context closes."""
-    worker = Worker(consumers.world, conf_app.wf)
+    worker = Worker(consumers.world, consumers.app)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run)
         try:

@@ -63,7 +63,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["worker", APP, "--log-level", "loud"], "must be one of debug, info, warning, error"),
         (["worker", APP, "--affinity"], "affinity needs a deployment"),
         (["start", f"{APP}:nothing"], "no workflow 'nothing' is registered"),
-        (["start", f"{APP}:nothing"], "it has dawdling, doubled, failing, order-due, patient"),
+        (["start", f"{APP}:nothing"], "it has approved, dawdling, doubled, failing, hooked, order-due, patient"),
         (["start", f"{APP}:double"], "is of type Step, not a workflow"),
         (["start", f"{APP}:wf"], "is the registry, name a workflow in it"),
         (["start", f"{APP}:doubled", "--args", "[1"], "--args is not JSON"),
@@ -77,6 +77,10 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["start", f"{APP}:doubled", "--args", "[1]", "--url", "ftp://x"], "cannot read Redis URL"),
         (["run", "terminate", "r1"], "add --yes"),
         (["run"], "required: VERB"),
+        (["hook"], "required: VERB"),
+        (["hook", "resume"], "required: TOKEN"),
+        (["hook", "resume", "t", "{by: kim}"], "the payload is not JSON"),
+        (["hook", "resume", "t", "text"], """quote it for the shell, like '{"by": "kim"}' or '"text"'"""),
         (["demo", "--branches", "0"], "must be a whole number from 1 to 100000, not '0'"),
         (["demo", "--branches", "100001"], "must be a whole number from 1 to 100000, not '100001'"),
         (["demo", "--branches", "many"], "must be a whole number from 1 to 100000, not 'many'"),
@@ -143,6 +147,8 @@ def test_a_bad_environment_variable_is_refused_like_its_option(
         ["worker", APP, "--metrics-port", "none"],
         ["start", f"{APP}:doubled", "--args", "[1]"],
         ["run", "show", "r1"],
+        ["hook", "resume", "t"],
+        ["hook", "show", "t"],
         ["demo"],
     ],
 )
@@ -156,7 +162,10 @@ def test_an_unreachable_redis_is_one_line_without_the_password_and_exit_code_1(
     assert "secret" not in line
 
 
-@pytest.mark.parametrize("arguments", [["worker"], ["start"], ["run", "show"], ["run", "cancel"], ["demo"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [["worker"], ["start"], ["run", "show"], ["run", "cancel"], ["hook", "show"], ["hook", "resume"], ["demo"], []],
+)
 def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert "  redisworld " in answer(capsys, *arguments, "--help").partition("example")[2]
 
@@ -227,6 +236,75 @@ def test_a_terminated_run_is_cancelled_and_has_no_result(capsys: pytest.CaptureF
     assert json.loads(told) == {"run_id": "r1", "status": "cancelled"}
     assert code == 1
     assert "run 'r1' was cancelled: in the way" in line
+
+
+# -- hooks
+
+
+def test_a_hook_is_shown_resumed_and_told_beside_its_run(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    redis = ("--url", redis_url)
+    with worker(redis_url):
+        answer(capsys, "start", f"{APP}:approved", "--args", '["order:42"]', "--run-id", "r1", *redis)
+        eventually(lambda: main(["hook", "show", "order:42", *redis]) == 0)
+        capsys.readouterr()
+
+        text = answer(capsys, "hook", "show", "order:42", *redis)
+        shown = json.loads(answer(capsys, "hook", "show", "order:42", "--json", *redis))
+        resume = ("hook", "resume", "order:42", '{"by": "kim", "due": "2025-12-24"}', "--resume-id", "mail-7")
+        assert answer(capsys, *resume, *redis) == "r1\n"
+        assert json.loads(answer(capsys, *resume, "--json", *redis)) == {"run_id": "r1", "token": "order:42"}
+
+        result = answer(capsys, "run", "result", "r1", "--timeout", "30s", *redis)
+    assert json.loads(result) == ["Approval", "kim", "2025-12-24"]
+    assert "run         r1  (approved, running)" in text
+    assert 'metadata    {"asks": "kim"}\nreceived    0 payloads' in text
+    assert shown.keys() == {"token", "run_id", "hook_id", "created_at", "metadata", "received", "workflow", "status"}
+    told = json.loads(answer(capsys, "run", "show", "r1", "--json", *redis))
+    assert told["hooks"] == [
+        {"id": shown["hook_id"], "token": "order:42", "state": "disposed", "holder": "", "received": 1}
+    ]
+
+    code, line = refusal(capsys, "hook", "resume", "order:42", "1", *redis)
+    assert code == 1
+    assert "the run 'r1' of hook token 'order:42' has ended" in line
+    code, line = refusal(capsys, "hook", "resume", "order:42", '{"by": "lee"}', "--resume-id", "mail-7", *redis)
+    assert code == 2  # repeating it will never help
+    assert "resume id 'mail-7' was used with another payload" in line
+
+
+def test_run_show_lists_the_hooks_of_a_run_with_their_state(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    redis = ("--url", redis_url)
+    with worker(redis_url):
+        answer(capsys, "start", f"{APP}:hooked", "--args", '["a", "b"]', "--run-id", "r1", *redis)
+        eventually(lambda: main(["hook", "resume", "a", '"x"', *redis]) == 0)
+        eventually(lambda: main(["hook", "show", "b", *redis]) == 0)
+        answer(capsys, "start", f"{APP}:approved", "--args", '["b"]', "--run-id", "r2", *redis)
+        eventually(lambda: main(["run", "result", "r2", "--timeout", "30s", *redis]) == 1)
+        capsys.readouterr()
+
+        first, second = (answer(capsys, "run", "show", run, *redis).split("\n\n") for run in ("r1", "r2"))
+
+    [hooks] = [part.splitlines() for part in first if part.startswith("HOOK")]
+    assert [line.split()[1:] for line in hooks] == [
+        ["TOKEN", "STATE", "RECEIVED"],
+        ["a", "disposed", "1"],
+        ["b", "open", "0"],
+    ]
+    assert any(part.startswith("HOOK") and "conflict: run r1 holds it" in part for part in second)
+
+
+@pytest.mark.parametrize("verb", ["show", "resume"])
+def test_an_unknown_token_is_one_line_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str], redis_url: str, verb: str
+) -> None:
+    code, line = refusal(capsys, "hook", verb, "nobody", "--url", redis_url)
+    assert code == 1
+    assert "there is no namespace 'default'" in line
+
+    answer(capsys, "start", f"{APP}:patient", "--url", redis_url)
+    code, line = refusal(capsys, "hook", verb, "nobody", "--url", redis_url)
+    assert code == 1
+    assert "no hook holds the token 'nobody' (never created, disposed, or its run has ended)" in line
 
 
 # -- a worker

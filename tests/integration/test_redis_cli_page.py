@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import anyio
 import pytest
 
 from consumers.worker import Worker
-from redisworld import Settings, Workflows, World, sleep
+from redisworld import HookNotFound, Settings, Workflows, World, hook, sleep
 
 PAGE = Path(__file__).parents[2] / "docs" / "redis-cli.md"
 COMMANDS = re.findall(r"^redis-cli (.+)$", PAGE.read_text(), re.MULTILINE)
@@ -32,6 +33,11 @@ async def publish(image: str) -> list[str]:
     return thumbs
 
 
+@wf.workflow
+async def fulfil(order: str) -> str:
+    return str(await hook(str, token=f"order:{order}", metadata={"asks": "sales"}))
+
+
 @pytest.fixture
 async def sleeping_run(redis_url: str, raw: Any) -> None:
     """The run of the page, asleep, with one step message left for a queue nobody serves."""
@@ -44,6 +50,24 @@ async def sleeping_run(redis_url: str, raw: Any) -> None:
                 while not await world.connection.commands.zcard("rw:{default:2}:delayed"):  # noqa: ASYNC110
                     await anyio.sleep(0.02)
             worker.stop()
+
+
+@pytest.fixture
+async def waiting_run(redis_url: str) -> str:
+    """The run of the page that waits at a hook; the hook's id."""
+    async with World.connect(settings=Settings(url=redis_url)) as world:
+        worker = Worker(world, wf)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await world.start(fulfil, "42", run_id="fulfil-42")
+            with anyio.fail_after(20):
+                while True:
+                    with suppress(HookNotFound):
+                        found = await world.hook("order:42")
+                        break
+                    await anyio.sleep(0.02)
+            worker.stop()
+        return found.hook_id
 
 
 def run(raw: Any, command: str) -> Any:
@@ -63,7 +87,7 @@ def test_the_page_has_commands() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.usefixtures("sleeping_run")
+@pytest.mark.usefixtures("sleeping_run", "waiting_run")
 async def test_every_command_of_the_page_reads_without_error(raw: Any) -> None:
     before = sorted(raw.scan_iter())
     for command in COMMANDS:
@@ -84,3 +108,23 @@ async def test_the_row_and_the_log_show_in_clear_what_the_page_says(raw: Any) ->
     assert all(re.fullmatch(r"[a-z_]+ \S+ (-|\d+) \d{13}( \S+)?", header) for header in headers)
     assert [header.split()[0] for header in headers][:2] == ["run_created", "run_started"]
     assert headers[-1].startswith("wait_created w4_")
+
+
+@pytest.mark.anyio
+async def test_a_hook_shows_in_the_row_and_at_its_token_what_the_page_says(
+    raw: Any, redis_url: str, waiting_run: str
+) -> None:
+    at = next(number for number, command in enumerate(COMMANDS) if command.startswith("HSCAN"))
+    state, held, pointer, life, resumes, releases = (run(raw, command) for command in COMMANDS[at : at + 6])
+
+    hook_id = waiting_run.encode()
+    assert state[1] == [b"h:" + hook_id, b"open"]
+    assert held == {hook_id: b"order:42"}
+    assert pointer == {b"run": b"fulfil-42", b"hook": hook_id}
+    assert life == -1
+    assert resumes == releases == {}
+
+    async with World.connect(settings=Settings(url=redis_url)) as world:
+        await world.resume("order:42", "yes", resume_id="mail-7")
+    known = run(raw, COMMANDS[at + 4])[b"mail-7"]
+    assert re.fullmatch(rb"\d+\|[0-9a-f]{40}\|order:42", known)

@@ -9,6 +9,7 @@ import pytest
 from redisworld import HookNotFound, InvalidInput, MalformedMessage, ResumeConflict, RunGone
 from redisworld.errors import ErrorInfo
 from redisworld.keys import Partition
+from redisworld.observe import RedisCalled, observing
 from redisworld.world import Answer
 from tests.scripts.driver import RUN, Consumer, end, step
 
@@ -101,6 +102,27 @@ async def test_a_hook_disposed_of_in_the_same_pass_gives_its_token_to_the_next(a
 
     assert (await a.kinds())[-2:] == ["hook_disposed", "hook_created"]
     assert (await a.world.hooks.find(TOKEN)).hook_id == "h2"
+
+
+async def test_a_resume_that_comes_while_a_token_changes_hooks_goes_to_the_new_one(a: Consumer, b: Consumer) -> None:
+    """The pointer names the new hook before the pass that disposes of the old one is committed."""
+    turn = await a.begin()
+    await hold(a)
+    holder = await a.world.hooks.claim(RUN, "h2", TOKEN, disposing=frozenset({"h1"}))
+    refused = asyncio.Event()
+
+    def watch(seen: object) -> None:
+        if isinstance(seen, RedisCalled) and seen.op == "resume_hook":
+            refused.set()
+
+    with observing(watch):
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            tasks.create_task(b.world.hooks.resume(TOKEN, b"\x02"))
+            await refused.wait()
+            await a.commit(turn, ["dispose", "h1"], ["hook", "h2", TOKEN, b"\xc0", holder, 0])
+
+    received = (await a.log())[-1]
+    assert (received.kind, received.id, received.payload) == ("hook_received", "h2", b"\x02")
 
 
 async def test_two_passes_that_create_the_same_hook_at_once_never_conflict(a: Consumer, b: Consumer) -> None:
