@@ -21,7 +21,7 @@ FORBIDDEN_LOOP_CALLS: Final = (
     *("sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendto"),
     *("sock_connect", "sock_accept", "sock_sendfile", "add_signal_handler", "remove_signal_handler"),
     # changing what the loop does
-    *("set_task_factory", "get_task_factory", "set_exception_handler", "get_exception_handler"),
+    *("set_task_factory", "set_exception_handler", "get_exception_handler"),
     *("default_exception_handler", "set_debug"),
 )
 

@@ -184,6 +184,9 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._tasks[task] = None
         return task
 
+    def get_task_factory(self) -> None:
+        """None: tasks are this loop's own. anyio asks before it starts one."""
+
     def get_debug(self) -> bool:
         """Debug mode would measure wall time."""
         return False

@@ -40,12 +40,12 @@ Seen = TypeVar("Seen")
 class Consumers:
     """The step consumer and the orchestrator of one process, wired as Worker wires them, without its loops."""
 
-    def __init__(self, world: World, app: Workflows, raw: redis.Redis) -> None:
+    def __init__(self, world: World, app: Workflows, raw: redis.Redis, *, metrics: bool = True) -> None:
         settings = world.settings
         self.world, self.app, self.raw = world, app, raw
         [self.partition] = world.partitions
         self.seen: list[Any] = []
-        self.metrics = _metrics(app)
+        self.metrics = _metrics(app) if metrics else None
         self.leases = LeaseKeeper(world)
         self.step_slots, self.replay_slots = Slots("step", settings.concurrency), Slots("workflow", 16)
         attempts = Attempts(world, Bodies(settings.concurrency, settings.max_payload), self.leases, self.step_slots)

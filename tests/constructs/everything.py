@@ -1,0 +1,10 @@
+"""Where do all bodies register themselves?"""
+
+from __future__ import annotations
+
+from tests.constructs import bodies_anyio, bodies_hooks, bodies_joins, bodies_python, bodies_sync, bodies_time
+from tests.constructs.catalogue import CATALOGUE, Construct
+
+BODIES = (bodies_joins, bodies_time, bodies_sync, bodies_python, bodies_hooks, bodies_anyio)
+
+__all__ = ["BODIES", "CATALOGUE", "Construct"]
