@@ -31,6 +31,7 @@ from redisworld import messages
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.messages import StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, MessageRead, observe
+from redisworld.replay import install
 from redisworld.settings import SPEC_VERSION
 from redisworld.workflows import Workflows
 from redisworld.world import Delivery, Outgoing, Stream, World
@@ -48,6 +49,7 @@ class Worker:
     """
 
     def __init__(self, world: World, app: Workflows, *, queues: Iterable[str] | None = None) -> None:
+        install()  # here the application has been imported, and no body has run
         settings = world.settings
         self._world = world
         self._app = app

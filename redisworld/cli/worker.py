@@ -29,6 +29,7 @@ from redisworld.cli.options import (
 from redisworld.errors import InvalidInput
 from redisworld.metrics import Metrics
 from redisworld.observe import observing
+from redisworld.replay import install
 from redisworld.workflows import Workflows
 from redisworld.world import World, redacted
 
@@ -122,6 +123,7 @@ def _port(text: str) -> int:
 
 def _worker(arguments: argparse.Namespace) -> int:
     with logs.to_stderr(arguments.log_level, arguments.log_format):
+        install()  # before the application captures what is replaced, by name or in C
         app = load_app(arguments.app)
         abandoned = asyncio.run(_work(arguments, app, _queues(arguments.queue, app)))
         if abandoned:

@@ -2,6 +2,7 @@
 
 ``engine`` feeds events to a ``body``, which runs on its own asyncio ``loop``; ``calls`` and ``tasks`` are what user
 code awaits, ``groups`` sees what it observes, ``ledger`` compares it with the log, ``commands`` is what comes out.
+``guard`` keeps bodies from clocks and chance (``ambient``) and from what blocks or reaches outside (``blocking``).
 """
 
 from redisworld.replay.commands import (
@@ -20,6 +21,7 @@ from redisworld.replay.commands import (
 )
 from redisworld.replay.context import current, hook, now, random, sleep, uuid4
 from redisworld.replay.engine import Instance
+from redisworld.replay.guard import install
 from redisworld.replay.hooks import Hook
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "SealGroup",
     "current",
     "hook",
+    "install",
     "now",
     "random",
     "sleep",

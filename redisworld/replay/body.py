@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from random import Random
 from typing import Any
 
 from redisworld.replay.calls import StepCall, StepLike
@@ -27,6 +28,7 @@ class Body:
         self._max_payload = max_payload
         self._numbers = 0
         self._randoms = 0
+        self._uuid1s = 0
 
     def call_step(self, step: StepLike, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StepCall[Any]:
         """A call of a step. Raises InvalidArguments or InvalidValue, right there in the body."""
@@ -50,11 +52,26 @@ class Body:
         """A future of the body's loop."""
         return self.loop.create_future()
 
-    def random(self) -> random.Random:
+    def random(self) -> Random:
         """A new generator, seeded alike in every replay and differently in every run and call."""
         self.loop.check_alive()
         self._randoms += 1
-        return random.Random(f"{self.run_id}:random:{self._randoms}")
+        return Random(f"{self.run_id}:random:{self._randoms}")
+
+    @cached_property
+    def chance(self) -> Random:
+        """What the functions of the ``random`` module draw from; the body may seed it."""
+        return Random(f"{self.run_id}:chance")
+
+    @cached_property
+    def entropy(self) -> Random:
+        """What ``os.urandom`` and all above it draw from; ``random.seed`` does not touch it."""
+        return Random(f"{self.run_id}:entropy")
+
+    def count_uuid1(self) -> int:
+        """How many version 1 UUIDs the body has made, this one included."""
+        self._uuid1s += 1
+        return self._uuid1s
 
     def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
         """A step call is awaited for the first time."""

@@ -78,8 +78,8 @@ class Instance:
     def start(self) -> None:
         """Run the body's first piece, at the body time given."""
         try:
-            args, kwargs = self._workflow.signature.decode_call(self._input)
-        except InvalidInput as error:
+            args, kwargs = self._body.loop.inside(self.now_ms, self._workflow.signature.decode_call, self._input)
+        except (InvalidInput, ForbiddenInWorkflow) as error:
             self._end(Failed(failures.describe(error, code=USER_ERROR)))
             return
         # An empty context: what the worker has in its own must not reach the body, where no replay would have it.
@@ -166,7 +166,9 @@ class Instance:
             if event.kind is EventKind.STEP_FAILED:
                 future.set_exception(failures.rebuild(failures.decode(event.payload)))
             else:
-                future.set_result(asked.call.step.signature.decode_result(event.payload))
+                # In the body, for a model with default_factory=uuid4.
+                decode = asked.call.step.signature.decode_result
+                future.set_result(self._body.loop.inside(event.at, decode, event.payload))
         except RedisworldError as error:  # the recorded bytes do not fit this code: the body's to catch
             future.set_exception(error)
         self._run(event.at)
@@ -244,10 +246,13 @@ class Instance:
             error = main.exception()
         if error is None:
             try:
-                return Completed(self._workflow.signature.encode_result(main.result(), max_bytes=self._max_payload))
-            except InvalidInput as refused:
+                return Completed(self._body.loop.inside(self.now_ms, self._encode_result, main.result()))
+            except (InvalidInput, ForbiddenInWorkflow) as refused:
                 error = refused
         return Failed(failures.describe(error, code=USER_ERROR))
+
+    def _encode_result(self, result: Any) -> bytes:
+        return self._workflow.signature.encode_result(result, max_bytes=self._max_payload)
 
 
 def _shown(data: bytes) -> str:

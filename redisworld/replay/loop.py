@@ -16,7 +16,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import Context
-from typing import Any, Protocol, TypeVarTuple, Unpack
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from redisworld.durations import MAX_MS
 from redisworld.errors import ForbiddenInWorkflow
@@ -25,6 +25,7 @@ from redisworld.replay.forbidden import FORBIDDEN_LOOP_CALLS, refuse_call, refus
 from redisworld.replay.tasks import ReplayFuture, ReplayTask
 
 Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
 
 MAX_HANDLES = 1_000_000
 """Callbacks in a row without a suspension: about a second of CPU. More is a body that spins for ever."""
@@ -104,6 +105,12 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         """A task is done."""
         if isinstance(task, ReplayTask):
             self._tasks.pop(task, None)
+
+    def inside(self, at: int, func: Callable[[Unpack[Ts]], R], *args: *Ts) -> R:
+        """Call what belongs to the body but is not a callback, such as the decoding of what it is given, at ``at``."""
+        self.now_ms = max(self.now_ms, at)
+        with self._as_running():
+            return func(*args)
 
     def drop(self) -> None:
         """Tear the suspended body down: nothing it still tries takes effect, and nothing is reported."""
@@ -254,6 +261,9 @@ def _close(task: ReplayTask) -> None:
         except (Exception, InstanceDropped, asyncio.CancelledError):
             return  # raised by the user's clean-up; the coroutine has ended
 
+
+EDGES: Final = frozenset({ReplayLoop._run.__code__, ReplayLoop.inside.__code__, _close.__code__})
+"""Where a body's frames end on the stack: below are the worker's."""
 
 for _name in FORBIDDEN_LOOP_CALLS:
     setattr(ReplayLoop, _name, refuse_call(_name))

@@ -1,0 +1,94 @@
+"""Who makes this call: a body's own code, or machinery below it (an import, logging) that needs the real world?"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import events
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Final, NoReturn
+
+from redisworld.errors import ForbiddenInWorkflow
+from redisworld.replay.body import Body
+from redisworld.replay.loop import EDGES, ReplayLoop
+
+_MACHINERY: Final = frozenset(
+    {
+        # What an import does happens once in a process, not once in a replay: it must take nothing from the run.
+        *("importlib", "zipimport", "pkgutil", "_frozen_importlib", "_frozen_importlib_external"),
+        # A log record says when it was written, and a handler may open, rotate or connect. Nothing comes back.
+        "logging",
+        # Data of the installation, read on first use and kept.
+        *("linecache", "tokenize", "traceback", "warnings", "zoneinfo", "mimetypes"),
+        # A person at the keyboard.
+        *("pdb", "bdb"),
+    }
+)
+"""Packages that do what they always do, also when a body is below them on the stack."""
+
+_known: Final[dict[str, bool]] = {}
+"""Modules met on stacks, and whether they are machinery: a body may draw a million numbers."""
+
+_OURS: Final = str(Path(__file__).parents[1])
+
+
+def acting_body() -> Body | None:
+    """The body whose own code makes this call; None anywhere else, also in machinery that the body called."""
+    loop = events._get_running_loop()
+    if type(loop) is not ReplayLoop:
+        return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in EDGES:
+        if _is_machinery(frame):
+            return None
+        frame = frame.f_back
+    return loop.host if isinstance(loop.host, Body) else None
+
+
+def refusal(what: str, hint: str = "move it into a step") -> ForbiddenInWorkflow:
+    """The error for a call that a body must not make; it names the call and the application's line."""
+    return ForbiddenInWorkflow(f"{what} in a workflow body cannot be replayed: {hint} ({_place()})")
+
+
+def refused(what: str, hint: str = "move it into a step") -> Callable[..., NoReturn]:
+    """What to call in a body in place of something that has no stable answer."""
+
+    def refuse(body: Body, *args: object, **kwargs: object) -> NoReturn:
+        raise refusal(what, hint)
+
+    return refuse
+
+
+def _place() -> str:
+    frame: FrameType | None = sys._getframe(1)
+    outermost = ""
+    while frame is not None and frame.f_code not in EDGES:
+        outermost = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if _is_application(frame.f_code, _package(frame)):
+            return outermost
+        frame = frame.f_back
+    return outermost
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    if type(name) is not str:
+        return False
+    known = _known.get(name)
+    if known is None:
+        known = _known[name] = name.partition(".")[0] in _MACHINERY
+    return known
+
+
+def _package(frame: FrameType) -> str:
+    name = frame.f_globals.get("__name__")
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+def _is_application(code: CodeType, package: str) -> bool:
+    return (
+        package not in (sys.stdlib_module_names - {"__main__"})
+        and not code.co_filename.startswith((_OURS, "<frozen"))
+        and "site-packages" not in code.co_filename
+    )

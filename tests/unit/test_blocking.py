@@ -1,0 +1,219 @@
+"""Is what reaches out of a body refused, by name and line, and left alone everywhere else?"""
+
+# ruff: noqa: ASYNC240, ASYNC221  # bodies that do what a body must not
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import logging
+import logging.handlers
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redisworld.replay import install
+from redisworld.replay.blocking import EVENTS, audit
+from redisworld.workflows import Workflows
+from tests.unit import early
+from tests.unit.replay_driver import START, Driver
+
+install()
+
+wf = Workflows()
+log = logging.getLogger("tests.blocking")
+
+
+@wf.workflow
+async def reads(path: str) -> str:
+    return Path(path).read_text()
+
+
+@wf.workflow
+async def through_a_helper() -> None:
+    early.nap()
+
+
+@wf.workflow
+async def catches() -> str:
+    try:
+        subprocess.run(["true"], check=True)
+    except Exception as error:
+        return type(error).__name__
+    return "not refused"
+
+
+@wf.workflow
+async def cleans_up(path: str) -> None:
+    try:
+        await wait()
+    finally:
+        Path(path).write_text("from a body that was dropped")
+
+
+@wf.step
+async def wait() -> None:
+    pass
+
+
+@wf.workflow
+async def imports(name: str) -> list[str]:
+    module = importlib.import_module(name)
+    return [module.__name__, repr(random.random()), str(uuid.uuid4()), repr(time.time())]
+
+
+@wf.workflow
+async def logs() -> None:
+    log.warning("from the body")
+    print("from the body")
+    print("from the body", file=sys.stderr)
+
+
+@wf.workflow
+async def releases_the_other() -> None:
+    barrier.wait()
+    barrier.wait()
+
+
+barrier = threading.Barrier(2, timeout=10)
+
+
+def line_of(function: Callable[..., Any], text: str) -> int:
+    lines, start = inspect.getsourcelines(function)
+    return start + next(number for number, line in enumerate(lines) if text in line)
+
+
+def test_the_error_names_the_call_and_the_line_of_the_body() -> None:
+    error = Driver(reads, "/etc/hosts").run()
+
+    assert error.type == "redisworld.errors.ForbiddenInWorkflow"
+    assert error.message == (
+        "open('/etc/hosts') in a workflow body cannot be replayed: move it into a step "
+        f"({__file__}:{line_of(reads.func, 'read_text')})"
+    )
+
+
+def test_the_error_names_the_line_of_a_helper() -> None:
+    error = Driver(through_a_helper).run()
+
+    assert error.message.startswith("time.sleep() in a workflow body cannot be replayed: use redisworld.sleep()")
+    assert error.message.endswith(f"({early.__file__}:{line_of(early.nap, 'sleep(0.001)')})")
+
+
+def test_a_body_may_catch_the_refusal() -> None:
+    assert Driver(catches).run() == "ForbiddenInWorkflow"
+
+
+def test_the_clean_up_of_a_dropped_body_reaches_nothing_either(tmp_path: Path) -> None:
+    driver = Driver(cleans_up, str(tmp_path / "file"))
+    driver.instance.close()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["redis", "asyncio", "ssl", "http.client", "decimal", "zoneinfo", "hypothesis", "pydantic", "uuid", "anyio"]
+)
+def test_ordinary_libraries_are_imported_after_the_guard(name: str) -> None:
+    program = f"from redisworld.replay import install\ninstall()\nimport {name}\n"
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": str(root())})
+
+
+def root() -> Path:
+    return Path(__file__).parents[2]
+
+
+def test_an_import_in_a_body_works_and_takes_nothing_from_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "greedy_library.py").write_text(
+        "import random, socket, threading, time, uuid, pathlib\n"
+        "drawn = [random.random(), random.Random().random(), uuid.uuid4(), random.gauss(0, 1)]\n"
+        "at = time.time()\n"
+        "socket.socket().close()\n"
+        "threading.Thread(target=print, args=('', )).start()\n"
+        "pathlib.Path(__file__).read_text()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = time.time()
+    first = Driver(imports, "greedy_library").run()
+    again = Driver(imports, "greedy_library").run()
+
+    assert first == again
+    assert before <= sys.modules["greedy_library"].at
+    assert first[-1] == repr(START / 1_000)
+
+
+def test_logging_and_print_work_in_a_body(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Given handlers that open their file with the first record, and one that rotates it
+    records: list[logging.LogRecord] = []
+    keep = logging.Handler()
+    keep.emit = records.append  # type: ignore[method-assign]
+    handlers: list[logging.Handler] = [
+        logging.FileHandler(tmp_path / "late.log", delay=True),
+        logging.handlers.RotatingFileHandler(tmp_path / "rotated.log", maxBytes=5, backupCount=2),
+        keep,
+    ]
+    for handler in handlers:
+        log.addHandler(handler)
+    before = time.time()
+    try:
+        # When a body logs, twice
+        assert Driver(logs).run() is None
+        assert Driver(logs).run() is None
+    finally:
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+
+    # Then every record arrives, with the real time
+    assert (tmp_path / "late.log").read_text() == "from the body\n" * 2
+    assert (tmp_path / "rotated.log.1").exists()
+    assert all(record.created >= before - 1 for record in records)
+    assert capsys.readouterr().out == "from the body\n" * 2
+
+
+def test_a_step_in_a_thread_may_do_everything_while_a_body_runs(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def step_in_a_thread() -> None:
+        barrier.wait()
+        try:
+            (tmp_path / "file").write_text("x")
+            socket.socket().close()
+            subprocess.run(["true"], check=True)
+            threading.Thread(target=lambda: done.append("thread")).start()
+            time.sleep(0)
+            done.append("all")
+        finally:
+            barrier.wait()
+
+    thread = threading.Thread(target=step_in_a_thread)
+    thread.start()
+    assert Driver(releases_the_other).run() is None
+    thread.join()
+
+    assert sorted(done) == ["all", "thread"]
+
+
+def test_outside_of_bodies_nothing_is_refused(tmp_path: Path) -> None:
+    for event in EVENTS:
+        audit(event, ())
+    with tempfile.TemporaryFile() as file, builtins.open(tmp_path / "x", "w") as other:
+        assert file.fileno() != other.fileno()
+    early.nap()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"x")
+        assert theirs.recv(1) == b"x"
