@@ -26,7 +26,15 @@ _EVENTS_PER_TURN = 1_000
 class Live:
     """A body in memory, and what its next commit must know. Close it, whatever happens."""
 
-    def __init__(self, world: World, workflow: Workflow[..., Any], identity: Identity, data: bytes, at: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        workflow: Workflow[..., Any],
+        identity: Identity,
+        data: bytes,
+        at: int,
+        loaded: Loaded | None = None,
+    ) -> None:
         self.identity = identity
         self.replayed_to = 0
         self.created_at = at
@@ -38,6 +46,8 @@ class Live:
         self.instance = Instance(
             run_id=identity.run_id, workflow=workflow, input=data, at=at, max_payload=world.settings.max_payload
         )
+        if loaded is not None:
+            self.instance.learn(passed_to=loaded.passed_to, patches=loaded.patches)
         self.instance.start()
 
     @classmethod
@@ -72,7 +82,7 @@ class Live:
             raise MalformedMessage(f"the log of run {message.run_id!r} does not begin with run_created") from error
         identity = _identity(message, workflow, context_of(loaded, message.run_id))
         # the body's time begins when the run starts, not when it was created: it may have waited for a worker
-        live = cls(world, workflow, identity, given.input, loaded.started_at or created.at)
+        live = cls(world, workflow, identity, given.input, loaded.started_at or created.at, loaded)
         live.created_at = created.at
         return live
 
@@ -95,6 +105,7 @@ class Live:
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
+        self.instance.learn(passed_to=loaded.passed_to, patches=loaded.patches)
         if self.identity.context.started_at is None:
             context = context_of(loaded, self.identity.run_id)
             self.identity = msgspec.structs.replace(self.identity, context=context)
@@ -105,7 +116,7 @@ class Live:
                 self._last = element
                 self.events += 1
                 if self.instance.consumed == self.replayed_to:
-                    self.instance.committed()  # what the last committed pass saw is what the store holds of groups
+                    self.instance.passed()
                 if self.events % _EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)
             if self.instance.consumed >= loaded.length:

@@ -39,10 +39,13 @@ def chunks(
     """The arguments of each commit_pass call, and whether it is the last.
 
     Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
-    seals groups, sets ``replayed_to`` and settles. ``holders`` says of each new hook which other run holds its token.
+    seals groups, sets ``replayed_to`` and settles; patches go with the first.
+    ``holders`` says of each new hook which other run holds its token.
     """
     settings = world.settings
     chunk: list[str | bytes | int] = []
+    for name in asked.patches:  # in the first chunk: what is asked for beyond a patch must not be without it
+        chunk += ["patch", name]
     steps = size = 0
     for step in asked.steps:
         if inline is not None and step.id == inline.step.id:

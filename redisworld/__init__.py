@@ -32,7 +32,7 @@ from redisworld.errors import (
     StepTimeout,
 )
 from redisworld.metadata import StepInfo, WorkflowInfo, get_step_metadata, get_workflow_metadata
-from redisworld.replay.context import BaseHook, hook, now, random, sleep, uuid4
+from redisworld.replay.context import BaseHook, hook, now, patched, random, sleep, uuid4
 from redisworld.replay.hooks import Hook
 from redisworld.runs import RunRow, Status
 from redisworld.settings import Settings
@@ -86,6 +86,7 @@ __all__ = [
     "get_workflow_metadata",
     "hook",
     "now",
+    "patched",
     "random",
     "sleep",
     "uuid4",

@@ -28,6 +28,7 @@ class EventKind(StrEnum):
     CANCEL_REQUESTED = "cancel_requested"
     RUN_CANCELLED = "run_cancelled"
     ATTR_SET = "attr_set"
+    PATCHED = "patched"
     STEP_CREATED = "step_created"
     STEP_STARTED = "step_started"
     STEP_RETRYING = "step_retrying"

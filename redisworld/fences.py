@@ -17,7 +17,7 @@ import msgspec
 from redisworld.events import EventKind
 from redisworld.runs import Status
 
-Subject = Literal["run", "attributes", "step", "wait", "hook"]
+Subject = Literal["run", "attributes", "patch", "step", "wait", "hook"]
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -151,6 +151,13 @@ FENCES: dict[EventKind, Fence] = {
             "new": Row(_writes("created", EventKind.ATTR_SET), _GONE),
             "written under this correlation id": Row(_CONFLICT, _GONE),
             "64 others": Row(_says("invalid"), _GONE),
+        },
+    ),
+    EventKind.PATCHED: Fence(
+        "patch",
+        {
+            "new": Row(_writes("created", EventKind.PATCHED), _GONE),
+            "recorded before": Row(_CONFLICT, _GONE),
         },
     ),
     EventKind.STEP_CREATED: Fence(

@@ -44,6 +44,18 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     finished_event: int = 0
     """Number of the event that ended the run, from 1."""
+    begun_to: int = 0
+    """Log length that a pass had consumed of whose commit a chunk is written."""
+    patches: tuple[str, ...] = ()
+    """Names of the patches the run goes with."""
+
+    @property
+    def passed_to(self) -> int:
+        """How far passes have been whose doings the log holds, at least in part: ``patched`` decides by it.
+
+        All of the log of a finished run: nobody comes to any place in it for the first time.
+        """
+        return self.log_length if self.status.terminal else max(self.replayed_to, self.begun_to)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What can be done with one run from a shell? ``redisworld run show``, ``cancel``, ``terminate`` and ``result``."""
+"""What can be done with one run from a shell? ``redisworld run show``, ``replay``, ``cancel``, …"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
+from redisworld.cli import replay
 from redisworld.cli.endings import CommandFailed
 from redisworld.cli.options import Parser, add_command, add_option, add_redis_options, connected, duration_ms
 from redisworld.cli.plain import as_json
@@ -23,11 +24,12 @@ _SHOWN = 200
 def add_to(commands: Any) -> None:
     """Add the noun and its verbs."""
     noun = add_command(
-        commands, "run", None, does="Look at a run or end it: show, cancel, terminate, result.",
+        commands, "run", None, does="Look at a run or end it: show, replay, cancel, terminate, result.",
         example="redisworld run show publish-cat",
     )  # fmt: skip
     verbs = noun.add_subparsers(metavar="VERB", required=True, title="verbs")
     _add_show(verbs)
+    _add_replay(verbs)
     _add_cancel(verbs)
     _add_terminate(verbs)
     _add_result(verbs)
@@ -51,6 +53,12 @@ def _add_show(verbs: Any) -> None:
     )
     parser.add_argument("--payloads", action="store_true", help="show payloads whole, not shortened")
     parser.add_argument("--all", action="store_true", help=f"all steps, hooks and events, not only the last {_SHOWN}")
+
+
+def _add_replay(verbs: Any) -> None:
+    parser = add_command(verbs, "replay", replay.replay, does=replay.DOES, example=replay.EXAMPLE)
+    replay.add_options(parser)
+    add_redis_options(parser)
 
 
 def _add_cancel(verbs: Any) -> None:

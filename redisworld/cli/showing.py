@@ -75,6 +75,7 @@ def _header(row: RunRow, key: str) -> str:
         ("finished", iso(row.finished_at) + took),
         ("wake", row.wake or "-"),
         ("log", f"{row.log_length} events" + ("" if row.status.terminal else f", {row.replayed_to} replayed")),
+        *([("patches", " ".join(row.patches))] if row.patches else []),
         ("key", key),
     )
     return "\n".join(f"{name:<11} {value}" for name, value in facts)

@@ -19,7 +19,7 @@ from redisworld.replay.commands import (
     Pass,
     SealGroup,
 )
-from redisworld.replay.context import current, hook, now, random, sleep, uuid4
+from redisworld.replay.context import current, hook, now, patched, random, sleep, uuid4
 from redisworld.replay.engine import Instance
 from redisworld.replay.guard import install
 from redisworld.replay.hooks import Hook
@@ -43,6 +43,7 @@ __all__ = [
     "hook",
     "install",
     "now",
+    "patched",
     "random",
     "sleep",
     "uuid4",

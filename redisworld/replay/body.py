@@ -14,6 +14,7 @@ from redisworld.replay.hooks import AskedHook
 from redisworld.replay.ids import correlation_id, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
+from redisworld.replay.patches import Patches
 
 
 class Body:
@@ -23,6 +24,9 @@ class Body:
         self.run_id = run_id
         self.ledger = Ledger()
         self.groups = Groups()
+        self.patches = Patches()
+        self.consumed = 0
+        """Events delivered so far."""
         self.loop = ReplayLoop(self)  # type: ignore[abstract]  # what a body may not call is set in a loop over names
         self.loop.now_ms = at
         self._max_payload = max_payload
@@ -72,6 +76,11 @@ class Body:
         """How many version 1 UUIDs the body has made, this one included."""
         self._uuid1s += 1
         return self._uuid1s
+
+    def patched(self, name: str) -> bool:
+        """Whether this run goes with a change of its code."""
+        self.loop.check_alive()
+        return self.patches.decide(name, self.consumed)
 
     def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
         """A step call is awaited for the first time."""

@@ -102,3 +102,5 @@ class Pass(msgspec.Struct, frozen=True):
     groups: list[SealGroup]
     assigns: list[Assign]
     outcome: Outcome | None
+    patches: tuple[str, ...] = ()
+    """Names decided in this pass."""

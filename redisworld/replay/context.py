@@ -100,6 +100,17 @@ def uuid4() -> uuid.UUID:
     return uuid.UUID(int=random().getrandbits(128), version=4)
 
 
+def patched(name: str) -> bool:
+    """Whether this run goes with a change of its code: the gate for changing a body under its running runs.
+
+    Write ``if patched("fraud-check"):`` around what is new, and ``else:`` before what it replaces. A run that comes to
+    the place for the first time is told True, for good; a run that had passed it before the gate was there is told
+    False in every replay. The first call of a name in a run decides for all of them. ``name`` is a word of at most 100
+    characters; a run has at most 100. Raises InvalidInput, also outside a workflow body.
+    """
+    return _body("patched()", "a step always runs the newest code").patched(name)
+
+
 def _body(what: str, instead: str) -> Body:
     body = current()
     if body is None:

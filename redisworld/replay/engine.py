@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -48,14 +48,13 @@ class Instance:
     """One run's body in memory, moved on by the events of its log.
 
     Feed it the log in order, one event at a time; between events it is suspended and holds no resources but memory.
-    The same events give the same commands in every process. ``close`` it when it is dropped.
+    The same events give the same commands in every process. ``learn`` what the row says before it starts, and before
+    new events. ``close`` it when it is dropped.
     """
 
     def __init__(
         self, *, run_id: str, workflow: WorkflowLike, input: bytes, at: int, max_payload: int | None = None
     ) -> None:
-        self.consumed = 0
-        """Events delivered so far."""
         self.outcome: Outcome | None = None
         """How the body ended, None while it goes on."""
         self._workflow = workflow
@@ -66,6 +65,11 @@ class Instance:
         self._cancel_requested = False
 
     @property
+    def consumed(self) -> int:
+        """Events delivered so far."""
+        return self._body.consumed
+
+    @property
     def now_ms(self) -> int:
         """Body time in epoch milliseconds."""
         return self._body.loop.now_ms
@@ -74,6 +78,18 @@ class Instance:
     def unhandled(self) -> list[dict[str, Any]]:
         """What asyncio would have logged: exceptions of tasks and callbacks that nobody awaited. For logs."""
         return list(self._body.loop.unhandled)
+
+    def passed(self) -> None:
+        """The last committed pass had consumed this much of the log, so the store holds its join groups.
+
+        What it asked for is further on in the log. Not so if it ran other code: that is in the log nowhere, and stays
+        among the commands, or the run would wait for ever for what nobody has been asked for.
+        """
+        self._body.groups.committed()
+
+    def learn(self, *, passed_to: int, patches: Iterable[str]) -> None:
+        """What the row says that ``patched`` decides by; without it nobody has been where this body goes."""
+        self._body.patches.learn(passed_to, patches)
 
     def start(self) -> None:
         """Run the body's first piece, at the body time given."""
@@ -91,7 +107,7 @@ class Instance:
 
     def deliver(self, event: Event) -> None:
         """Show the body the next event of the log. Raises ReplayDivergence; the instance is of no use then."""
-        self.consumed += 1
+        self._body.consumed += 1
         if event.kind in _PASSED_OVER:
             return
         take = _TAKE.get(event.kind)
@@ -102,6 +118,9 @@ class Instance:
     def commands(self) -> Pass:
         """What the body asked for that the log does not hold yet. Asking again gives the same."""
         ledger, groups = self._body.ledger, self._body.groups
+        for item in ledger.unrecorded.values():
+            if isinstance(item, AskedStep):
+                groups.unknown(item.call)
         changes = {} if self.outcome else groups.settle()
         asked = sorted(ledger.unrecorded.values(), key=lambda item: item.number)
         assigned = {call: group for call, group in changes.items() if groups.mode(group)}
@@ -114,15 +133,14 @@ class Instance:
             groups=[SealGroup(group, groups.mode(group) or "all") for group in dict.fromkeys(assigned.values())],
             assigns=[Assign(call.id, group) for call, group in changes.items() if call.id not in ledger.unrecorded],
             outcome=self.outcome,
+            patches=tuple(self._body.patches.unrecorded),
         )
 
     def committed(self) -> None:
-        """The store holds what ``commands`` lists now.
-
-        Call it after a commit, and on a cold instance that has been fed exactly the log up to ``replayed_to``.
-        """
+        """The store holds what ``commands`` lists now."""
         self._body.groups.committed()
         self._body.ledger.committed()
+        self._body.patches.committed()
 
     def open_steps(self) -> dict[str, str]:
         """Names of the steps asked for and not completed in this view, by id."""
@@ -131,6 +149,11 @@ class Instance:
     def open_waits(self) -> dict[str, int]:
         """Due times (epoch milliseconds) of the waits the body waits for, by id."""
         return {id: wait.due_ms for id, wait in self._body.ledger.open_waits.items()}
+
+    def unrecorded(self) -> dict[str, str]:
+        """What the body asked for that the log does not hold, by id."""
+        asked = sorted(self._body.ledger.unrecorded.items(), key=lambda item: item[1].number)
+        return {id: str(item) for id, item in asked if not (isinstance(item, AskedWait) and item.timer is None)}
 
     def close(self) -> None:
         """Drop the instance. Synchronous clean-up of the body still runs; nothing it awaits or asks for does."""
@@ -146,8 +169,8 @@ class Instance:
         if asked.call.input != event.payload:
             # Under one id and name, a result must not go to another call: a fan-out over a set looks like this.
             raise ReplayDivergence(
-                f"the log has step_created {event.id} {event.detail!r} with arguments {_shown(event.payload)}, "
-                f"the code asked for it with {_shown(asked.call.input)}"
+                f"the log has step_created {event.id} {event.detail!r} with arguments {shown(event.payload)}, "
+                f"the code asked for it with {shown(asked.call.input)}"
             )
         self._body.ledger.recorded(event.id)
 
@@ -255,7 +278,8 @@ class Instance:
         return self._workflow.signature.encode_result(result, max_bytes=self._max_payload)
 
 
-def _shown(data: bytes) -> str:
+def shown(data: bytes) -> str:
+    """A payload for people."""
     try:
         return f"{values.decode(data)!r:.200}"
     except RedisworldError:
@@ -270,6 +294,7 @@ _PASSED_OVER: Final = frozenset(
         EventKind.RUN_FAILED,
         EventKind.RUN_CANCELLED,
         EventKind.ATTR_SET,
+        EventKind.PATCHED,
         EventKind.STEP_STARTED,
         EventKind.STEP_RETRYING,
     }

@@ -121,6 +121,11 @@ class Groups:
         self._baseline |= self.settle()
         self._pending.clear()
 
+    def unknown(self, call: StepCall[Any]) -> None:
+        """The store does not hold the step, so it holds no assignment of it."""
+        if self._baseline.pop(call, None) is not None:
+            self._changed[call] = None
+
     def _assign(self, call: StepCall[Any]) -> str:
         if call.abandoned:
             return UNOBSERVED

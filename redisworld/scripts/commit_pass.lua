@@ -21,7 +21,7 @@
 -- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
 --          | diverged what | invalid what | full age_in_ms | not_found | broken why
--- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes finish
+-- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes patches finish
 -- @include ceiling items apply
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
   unpack(ARGV, 1, 14)
@@ -116,7 +116,10 @@ if tells then
   run.woken_at = run.length
   set_field(run, 'woken_at', run.length)
 end
-if last ~= '1' then return finish_call('chunk', 0) end
+if last ~= '1' then
+  set_field(run, 'begun_to', consumed) -- its steps exist: whoever passes here again must decide alike
+  return finish_call('chunk', 0)
+end
 
 set_field(run, 'replayed_to', consumed)
 if ending then

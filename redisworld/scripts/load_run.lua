@@ -63,5 +63,5 @@ for i = 1, #elements do
   end
 end
 local fields = redis.call('HMGET', run.row, 'workflow', 'deployment', 'spec', 'root', 'created_at', 'started_at',
-  'woken_at', 'replayed_to', 'wake')
+  'woken_at', 'replayed_to', 'begun_to', 'patches')
 return {'loaded', fields, run.length, owned, elements}

@@ -199,7 +199,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a load. ``outcome``: loaded, settled, gone, not_found or broken; the rest only if loaded.
 
     ``elements`` are log elements from where the caller stood; ``length`` is the whole log's. ``owned`` is the
-    step that the asking message owns, or ``""``.
+    step that the asking message owns, or ``""``. ``begun_to`` and ``patches`` are as in RunRow.
     """
 
     outcome: str
@@ -212,9 +212,16 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int = 0
     woken_at: int = 0
     replayed_to: int = 0
+    begun_to: int = 0
+    patches: frozenset[str] = frozenset()
     length: int = 0
     owned: str = ""
     elements: tuple[bytes, ...] = ()
+
+    @property
+    def passed_to(self) -> int:
+        """As RunRow.passed_to of an open run."""
+        return max(self.replayed_to, self.begun_to)
 
 
 class Committed(msgspec.Struct, frozen=True):

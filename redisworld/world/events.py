@@ -66,6 +66,10 @@ class Events:
         payload = msgspec.msgpack.encode({"changes": changes, "writer": writer})
         return await self._create(run_id, "attr", id, msgspec.json.encode(changes), payload)
 
+    async def patched(self, run_id: str, name: str) -> Answer:
+        """``created``: the run goes with this change of its code. Nobody is woken."""
+        return await self._create(run_id, "patch", name)
+
     async def step_created(self, run_id: str, message: StepMessage, *, queue: str = "", deployment: str = "") -> Answer:
         """``created``, and its message is ready to run. Another step under this id: ``diverged``."""
         world = self._world

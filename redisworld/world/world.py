@@ -12,7 +12,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -45,6 +45,7 @@ _START_PATIENCE_MS = 1_000
 START_MESSAGE = "start"
 """Message id of a run's first message."""
 
+_OPEN = (Status.PENDING, Status.RUNNING)
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/+=-]{0,127}")
 _ROW = (
     "status",
@@ -60,6 +61,8 @@ _ROW = (
     "wake",
     "code",
     "finished_event",
+    "begun_to",
+    "patches",
 )
 
 
@@ -287,6 +290,8 @@ class World:
             wake=text[10],
             code=text[11],
             finished_event=int(text[12] or 0),
+            begun_to=int(text[13] or 0),
+            patches=tuple(text[14].split()),
             log_length=length,
         )
 
@@ -315,6 +320,41 @@ class World:
         elements: list[bytes] = await self.connection.run("read_log", call)
         return elements
 
+    async def open_runs(self) -> AsyncGenerator[str, None]:
+        """Ids of all pending and running runs, in no order, read in pages.
+
+        Each run that is open all the while comes once; one that starts or ends meanwhile may come or not.
+        """
+        for partition in self.partitions:
+            seen: set[str] = set()
+            for status in _OPEN:  # pending first: a run that starts meanwhile is in the second
+                cursor = 0
+                while True:
+
+                    async def call(key: str = partition.index(f"status:{status}"), at: int = cursor) -> Any:
+                        return await self.connection.commands.zscan(key, at, count=1000)
+
+                    cursor, members = await self.connection.run("read_open_runs", call)
+                    for member, _ in members:
+                        if (run_id := member.decode()) not in seen:
+                            seen.add(run_id)
+                            yield run_id
+                    if not cursor:
+                        break
+
+    async def count_open_runs(self) -> int:
+        """How many runs are pending or running."""
+
+        async def call() -> Any:
+            pipeline = self.connection.commands.pipeline(transaction=False)
+            for partition in self.partitions:
+                for status in _OPEN:
+                    pipeline.zcard(partition.index(f"status:{status}"))
+            return await pipeline.execute()
+
+        counts: list[int] = await self.connection.run("count_open_runs", call)
+        return sum(counts)
+
     # -- passes
 
     async def load(self, delivery: Delivery, run_id: str, message_id: str, *, start: int = 0) -> Loaded:
@@ -341,7 +381,7 @@ class World:
         if word != "loaded":
             return Loaded(outcome=word, detail=reply[1].decode() if len(reply) > 1 else "")
         fields = [value.decode() if value is not None else "" for value in reply[1]]
-        numbers = [int(value or 0) for value in fields[4:8]]
+        numbers = [int(value or 0) for value in fields[4:9]]
         return Loaded(
             outcome=word,
             workflow=fields[0],
@@ -352,6 +392,8 @@ class World:
             started_at=numbers[1],
             woken_at=numbers[2],
             replayed_to=numbers[3],
+            begun_to=numbers[4],
+            patches=frozenset(fields[9].split()),
             length=int(reply[2]),
             owned=reply[3].decode(),
             elements=tuple(reply[4]),

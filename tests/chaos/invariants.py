@@ -183,6 +183,9 @@ def _cold_replay(log: list[Event], row: dict[str, str], run_id: str, app: Workfl
     created = msgspec.msgpack.decode(log[0].payload, type=RunCreated)
     instance = Instance(run_id=run_id, workflow=app.workflows[row["workflow"]], input=created.input, at=log[0].at)
     try:
+        open_to = max(int(row.get(field, 0)) for field in ("replayed_to", "begun_to"))
+        passed_to = len(log) if row["status"] in TERMINAL else open_to
+        instance.learn(passed_to=passed_to, patches=row.get("patches", "").split())
         instance.start()
         for event in log:
             instance.deliver(event)

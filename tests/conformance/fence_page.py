@@ -42,6 +42,7 @@ _SUBJECTS: dict[Subject, str] = {
     "wait": "Waits",
     "hook": "Hooks",
     "attributes": "Attributes",
+    "patch": "Patches",
 }
 
 

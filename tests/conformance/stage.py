@@ -17,6 +17,7 @@ from tests.scripts.driver import ERROR, RESULT, RUN, Attempt, Consumer, step_mes
 STEP, WAIT, HOOK, ATTRIBUTE = "s1", "w1", "h1", "x1"
 TOKEN, RESUME, PAYLOAD = "chat:42", "k1", b"\x01"
 OTHER_RUN = "r2"
+PATCH = "fraud-check"
 
 
 class Stage:
@@ -60,6 +61,10 @@ class Stage:
             await events.attr_set(RUN, {"a": "1"}, id=ATTRIBUTE)
         elif state == "64 others":
             await events.attr_set(RUN, {f"k{number}": "" for number in range(64)})
+
+    async def be_patched(self, state: str) -> None:
+        if state == "recorded before":
+            await self.mine.world.events.patched(RUN, PATCH)
 
     async def be_step(self, state: str) -> None:
         """A step for ``step_created``."""
@@ -180,6 +185,9 @@ class Stage:
     async def attr_set(self, _: str) -> Answer:
         return await self.mine.world.events.attr_set(RUN, {"a": "1"}, id=ATTRIBUTE)
 
+    async def patched(self, _: str) -> Answer:
+        return await self.mine.world.events.patched(RUN, PATCH)
+
     async def step_created(self, _: str) -> Answer:
         return await self.mine.world.events.step_created(RUN, step_message(STEP))
 
@@ -245,6 +253,7 @@ _SUBJECTS: dict[EventKind, Callable[[Stage, str], Awaitable[None]] | None] = {
     EventKind.RUN_CANCELLED: None,
     EventKind.CANCEL_REQUESTED: Stage.be_cancelled,
     EventKind.ATTR_SET: Stage.be_attributes,
+    EventKind.PATCHED: Stage.be_patched,
     EventKind.STEP_CREATED: Stage.be_step,
     EventKind.STEP_STARTED: Stage.be_claimed,
     EventKind.STEP_COMPLETED: Stage.be_running,

@@ -99,6 +99,7 @@ CREATIONS: dict[str, Callable[[Events], Awaitable[Answer]]] = {
     "wait_created": lambda events: events.wait_created(RUN, "w9", 2_000_000_000_000),
     "hook_created": lambda events: events.hook_created(RUN, "h9", "token"),
     "attr_set": lambda events: events.attr_set(RUN, {"k": "v"}, id="a9"),
+    "patched": lambda events: events.patched(RUN, "fraud-check"),
 }
 
 

@@ -71,6 +71,8 @@ def _row(run: Run) -> Picture:
             fields[name] = value
     if not run.terminal:
         fields |= {"woken_at": run.woken_at, "replayed_to": run.replayed_to, "wake": run.wake}
+        if run.begun_to:
+            fields["begun_to"] = run.begun_to
     if run.committed[0]:
         word, inline, at = run.committed[1]
         fields["pass"] = f"{run.committed[0]} {word} {int(bool(inline))} {at}"

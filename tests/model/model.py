@@ -100,6 +100,7 @@ class Run(msgspec.Struct):
     cancel_requested: int = 0
     woken_at: int = 0
     replayed_to: int = 0
+    begun_to: int = 0
     wake: str = ""
     committed: tuple[str, Answer] = ("", ())
     """Token and answer of the last pass."""

@@ -124,6 +124,7 @@ def commit(store: Store, consumer: str, entry: str, run_id: str, message: str, p
     if any(told):
         run.woken_at = len(run.log)
     if not p.last:
+        run.begun_to = p.consumed
         return ("chunk", False)
     word, started = _conclude(store, run, consumer, entry, message, p, inline)
     answer = (word, started, max(run.floor, store.now))

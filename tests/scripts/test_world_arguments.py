@@ -34,6 +34,7 @@ IDS: dict[str, Ask] = {
     "wait to complete": lambda a, bad: a.world.events.wait_completed(RUN, bad),
     "wait to cancel": lambda a, bad: a.world.events.wait_cancelled(RUN, bad),
     "hook": lambda a, bad: a.world.hooks.claim(RUN, bad, "token"),
+    "patch": lambda a, bad: a.world.events.patched(RUN, bad),
     "hook to dispose": lambda a, bad: a.world.events.hook_disposed(RUN, bad),
 }
 NUMBERS: dict[str, Ask] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
+
 from redisworld import failures, values
-from redisworld.events import Event, EventKind
+from redisworld.events import Event, EventKind, RunCreated
 from redisworld.replay import Completed, Failed, Instance, Pass
+from redisworld.replay.check import Verdict, check
+from redisworld.runs import RunRow, Status
 from redisworld.workflows import Workflow
 
 START = 1_764_628_800_000
@@ -32,11 +36,18 @@ class Store:
         self.passes: list[tuple[int, Pass]] = []
         """What each pass had consumed and asked for."""
         self.clock = START
+        self.passed_to = 0
+        """What the last pass had consumed."""
+        self.patches: list[str] = []
 
     def commit(self, asked: Pass, consumed: int) -> None:
         self.passes.append((consumed, asked))
         # An event that came between load and commit is beyond what the pass consumed: the run goes on.
         self.woken = any(event.kind in OBSERVABLE for event in self.log[consumed:])
+        self.passed_to = consumed
+        for name in asked.patches:
+            self.patches.append(name)
+            self.append(EventKind.PATCHED, name)
         for step in asked.steps:
             self.open[step.id] = (step.name, step.input)
             self.groups[step.id] = step.group
@@ -116,12 +127,16 @@ class Driver:
         script: Script = echo,
         run_id: str = "run-1",
         taken: dict[str, str] | None = None,
+        created: bool = False,
     ) -> None:
         self.workflow = workflow
         self.input = workflow.signature.encode_call(args, {})
         self.script = script
         self.run_id = run_id
         self.store = Store()
+        if created:
+            payload = msgspec.msgpack.encode(RunCreated(input=self.input))
+            self.store.log.append(Event(EventKind.RUN_CREATED, "", 0, START, "", payload))
         self.instance = self.new_instance()
         self.instance.start()
         self.store.taken |= taken or {}
@@ -133,6 +148,7 @@ class Driver:
 
     def step_once(self, between: Callable[[], None] = lambda: None) -> Pass:
         """One pass: deliver what is new, commit what is asked; ``between`` happens before the commit."""
+        self.instance.learn(passed_to=self.store.passed_to, patches=self.store.patches)
         for event in self.store.log[self.instance.consumed :]:
             self.instance.deliver(event)
         asked = self.instance.commands()
@@ -179,27 +195,77 @@ class Driver:
             return self.workflow.signature.decode_result(outcome.result)
         return outcome.error if isinstance(outcome, Failed) else None
 
-    def check_every_prefix(self) -> None:
-        """Replay the log cold to every prefix: the commands must be those of a warm instance, and of the passes."""
-        warm = self.new_instance()
-        warm.start()
+    def deploy(self, body: Callable[..., Any]) -> int:
+        """Other code takes over, from the start of the log; the length of the log then."""
+        self.instance.close()
+        self.workflow = Workflow(body)
+        passed_to = self.store.passed_to
+        self.instance = self.cold(passed_to, None, passed_to)
+        self.instance.passed()
+        return len(self.store.log)
+
+    async def checked(self) -> Verdict:
+        """What the checker says of the run as it is now, with a log in pages of three."""
+        log, outcome, ended = [*self.store.log], self.instance.outcome, Status.RUNNING
+        if isinstance(outcome, Completed):
+            ended = Status.COMPLETED
+            log.append(Event(EventKind.RUN_COMPLETED, "", 0, self.store.clock, "", outcome.result))
+        elif isinstance(outcome, Failed):
+            ended = Status.FAILED
+            error = failures.encode(outcome.error)
+            log.append(Event(EventKind.RUN_FAILED, "", 0, self.store.clock, "USER_ERROR", error))
+        row = RunRow(
+            run_id=self.run_id,
+            status=ended,
+            workflow=self.workflow.name,
+            started_at=START,
+            replayed_to=0 if ended.terminal else self.store.passed_to,
+            patches=tuple(self.store.patches),
+            log_length=len(log),
+            finished_event=len(log) if ended.terminal else 0,
+        )
+
+        async def pages() -> AsyncIterator[list[bytes]]:
+            for first in range(0, len(log), 3):
+                yield [element(event) for event in log[first : first + 3]]
+
+        return await check(row, self.workflow, pages())
+
+    def check_every_prefix(self, since: int = 0) -> None:
+        """Replay the log cold to every prefix: the commands must be those of a warm instance, and of the passes.
+
+        ``since``: the length of the log when this code was deployed.
+        """
         commits = {consumed for consumed, _ in self.store.passes}
-        for length in range(len(self.store.log) + 1):
-            if length:
+        before = max((c for c in commits if c < since), default=None)
+        warm = self.cold(since, before)
+        for length in range(since, len(self.store.log) + 1):
+            if length > since:
+                before = length - 1 if length - 1 in commits else before
+                warm.learn(**self.known(before or 0))
                 warm.deliver(self.store.log[length - 1])
-            before = max((c for c in commits if c < length), default=None)
             assert warm.commands() == self.cold(length, before).commands(), (
                 f"cold and warm differ after {length} events"
             )
             if length in commits:
                 warm.committed()
         for number, (consumed, asked) in enumerate(self.store.passes):
+            if consumed < since:
+                continue
             before = self.store.passes[number - 1][0] if number else None
             assert self.cold(consumed, before).commands() == asked, f"pass {number} was not repeated"
         warm.close()
 
-    def cold(self, length: int, committed_at: int | None) -> Instance:
+    def known(self, passed_to: int) -> dict[str, Any]:
+        """What the row said when the pass that had consumed so much was the last."""
+        if not self.store.patches:
+            return {"passed_to": passed_to, "patches": ()}
+        patches = [name for consumed, asked in self.store.passes if consumed <= passed_to for name in asked.patches]
+        return {"passed_to": passed_to, "patches": patches}
+
+    def cold(self, length: int, committed_at: int | None, passed_to: int | None = None) -> Instance:
         instance = self.new_instance()
+        instance.learn(**self.known(committed_at or 0 if passed_to is None else passed_to))
         instance.start()
         for index in range(length + 1):
             if index == committed_at:
@@ -207,3 +273,9 @@ class Driver:
             if index < length:
                 instance.deliver(self.store.log[index])
         return instance
+
+
+def element(event: Event) -> bytes:
+    """The event as an element of the log."""
+    header = f"{event.kind} {event.id or '-'} {event.attempt or '-'} {event.at} {event.detail}".rstrip()
+    return header.encode() + b"\n" + event.payload

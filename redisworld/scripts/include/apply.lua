@@ -49,6 +49,12 @@ function APPLY.dispose(run, item)
   return 'disposed'
 end
 
+function APPLY.patch(run, item)
+  if has_patch(run, item.name) then return 'conflict' end
+  save_patch(run, item.name)
+  return 'created'
+end
+
 function APPLY.attr(run, item)
   if item.exists then return 'conflict' end
   save_attributes(run, item.id, item.payload)

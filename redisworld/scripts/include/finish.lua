@@ -39,7 +39,7 @@ local function finish_run(run, status, code, payload, retention_ms)
   if code ~= '' then set_field(run, 'code', code) end
   run.wake = ''
   -- nobody continues it: what is kept for days is kept small
-  for _, field in ipairs({'wake', 'woken_at', 'replayed_to'}) do set_field(run, field, false) end
+  for _, field in ipairs({'wake', 'woken_at', 'replayed_to', 'begun_to'}) do set_field(run, field, false) end
   run.expire_ms = retention_ms + BACKSTOP_MS
   redis.call('ZADD', TAG .. 'expiring', run.at + retention_ms, run.id)
   release_hooks(run)

@@ -1,6 +1,6 @@
 -- What a pass or a single event asks for, read and judged before anything is written. An item is
 -- step|inline: id name group target message input [token] · wait: id due · unwait: id
--- · hook: id token metadata holder awaited · dispose: id · attr: id changes payload · seal: group mode
+-- · hook: id token metadata holder awaited · dispose: id · attr: id changes payload · patch: name · seal: group mode
 -- · assign: step group · end: kind code payload
 local FIELDS = {
   step = {'id', 'name', 'group', 'target', 'message', 'input'},
@@ -10,6 +10,7 @@ local FIELDS = {
   hook = {'id', 'token', 'metadata', 'holder', 'awaited'},
   dispose = {'id'},
   attr = {'id', 'changes', 'payload'},
+  patch = {'name'},
   seal = {'group', 'mode'},
   assign = {'step', 'group'},
   ['end'] = {'kind', 'code', 'payload'},
@@ -53,6 +54,8 @@ local function judge_attributes(run, item)
   return {'invalid', 'the run would have more than ' .. MOST_ATTRIBUTES .. ' attributes'}
 end
 
+local function judge_patch(_, item) return plain('name', item.name) end
+
 local function judge_seal(_, item) return plain('group', item.group) or one_of('mode', item.mode, 'all', 'fail_fast') end
 
 local function judge_assign(_, item) return plain('step', item.step, 'group?', item.group) end
@@ -67,7 +70,7 @@ local function judge_dispose(run, item)
 end
 
 local JUDGE = {step = judge_step, inline = judge_step, wait = judge_wait, unwait = judge_wait_end, hook = judge_hook,
-  dispose = judge_dispose, attr = judge_attributes, seal = judge_seal, assign = judge_assign, ['end'] = judge_end}
+  dispose = judge_dispose, attr = judge_attributes, patch = judge_patch, seal = judge_seal, assign = judge_assign, ['end'] = judge_end}
 
 local function cannot_be_read(run, item)
   if item.group and grouped(item.group) and not open_group(run, item.group) then return true end

@@ -41,6 +41,12 @@ async def a_foreign_runtime_sets_attributes(a: Consumer, b: Consumer) -> Ask:
 
 
 @scene("create_event", "created", again="conflict")
+async def a_foreign_runtime_records_a_patch(a: Consumer, b: Consumer) -> Ask:
+    await a.begin()
+    return lambda: a.world.events.patched(RUN, "fraud-check")
+
+
+@scene("create_event", "created", again="conflict")
 async def a_foreign_runtime_creates_a_hook(a: Consumer, b: Consumer) -> Ask | Call:
     await a.begin()
     await a.world.hooks.claim(RUN, "h1", TOKEN)

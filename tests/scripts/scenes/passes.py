@@ -18,6 +18,13 @@ async def a_pass_asks_for_a_group_of_steps_and_a_timer(a: Consumer, b: Consumer)
 
 
 @scene("commit_pass", "committed 0")
+async def a_pass_records_patches(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.events.patched(RUN, "older")
+    return lambda: a.commit(turn, ["patch", "fraud-check"], ["patch", "older"], ["patch", "other"], step("s1"))
+
+
+@scene("commit_pass", "committed 0")
 async def a_first_pass_that_read_nothing_is_committed(a: Consumer, b: Consumer) -> Ask:
     await a.start()
     (delivery,) = await a.read("workflows")
