@@ -76,7 +76,7 @@ async def _replay(arguments: argparse.Namespace, app: Workflows) -> int:
     found: list[Checked] = []
     counts: Counter[str] = Counter()
     async with connected(arguments, create=False) as world:
-        total = await world.count_open_runs() if arguments.all_open else len(arguments.run_ids)
+        total = await world.listing.count_open() if arguments.all_open else len(arguments.run_ids)
         silent = total == 0 or (not arguments.json and sys.stdout.isatty())  # the lines are progress enough
         with bar("replayed", total) as progress:
             async for checked in _checked(world, app, arguments):
@@ -101,7 +101,7 @@ async def _checked(world: World, app: Workflows, arguments: argparse.Namespace) 
             yield await _check(world, app, await world.row(run_id))
         return
     done = 0
-    async with aclosing(world.open_runs()) as run_ids:
+    async with aclosing(world.listing.open()) as run_ids:
         async for run_id in run_ids:
             if done == arguments.limit:
                 return

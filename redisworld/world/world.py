@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import re
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -20,7 +19,7 @@ import anyio
 import msgspec
 
 from redisworld import messages, scripts
-from redisworld.errors import InvalidInput, RunConflict, RunNotFound
+from redisworld.errors import RunConflict, RunNotFound
 from redisworld.events import RunCreated
 from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
@@ -35,9 +34,11 @@ from redisworld.world.events import Events
 from redisworld.world.handle import Run
 from redisworld.world.hook_info import HookInfo, read_hook
 from redisworld.world.hooks import Hooks
+from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.queue import Queue, Stream, fields_of
 from redisworld.world.replies import claim_of, items_of, word_of
+from redisworld.world.run_ids import check_run_id, new_run_id
 
 _START_PATIENCE_MS = 1_000
 """A caller of start() waits for an answer; it may repeat the start as it sees fit."""
@@ -45,8 +46,6 @@ _START_PATIENCE_MS = 1_000
 START_MESSAGE = "start"
 """Message id of a run's first message."""
 
-_OPEN = (Status.PENDING, Status.RUNNING)
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/+=-]{0,127}")
 _ROW = (
     "status",
     "workflow",
@@ -78,22 +77,6 @@ class Startable(Protocol):
         """Arguments and result as bytes."""
 
 
-def new_run_id() -> str:
-    """A run id that sorts by the time it was made: 48 bits of ms and 80 random bits, in Crockford's base 32."""
-    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "run_" + "".join("0123456789abcdefghjkmnpqrstvwxyz"[number >> shift & 31] for shift in range(125, -1, -5))
-
-
-def check_run_id(run_id: str) -> str:
-    """The run id, if it can be one. Raises InvalidInput."""
-    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
-        raise InvalidInput(
-            f"run id {run_id!r} cannot be used: 1 to 128 letters, digits and . _ ~ / + = -, "
-            "beginning with a letter or digit"
-        )
-    return run_id
-
-
 class World:
     """A namespace in Redis. Get one from ``World.connect``; useless outside its context."""
 
@@ -113,6 +96,7 @@ class World:
         )
         self.endings = Endings(connection, self.partitions, tasks)
         self.hooks = Hooks(self)
+        self.listing = Listing(self)
         self.events = Events(self)
         self.ceiling = (self.settings.max_log_events, self.settings.retention_ms)
         """What scripts that may meet the ceiling of a log take: events, and ms the run then stays."""
@@ -319,41 +303,6 @@ class World:
 
         elements: list[bytes] = await self.connection.run("read_log", call)
         return elements
-
-    async def open_runs(self) -> AsyncGenerator[str, None]:
-        """Ids of all pending and running runs, in no order, read in pages.
-
-        Each run that is open all the while comes once; one that starts or ends meanwhile may come or not.
-        """
-        for partition in self.partitions:
-            seen: set[str] = set()
-            for status in _OPEN:  # pending first: a run that starts meanwhile is in the second
-                cursor = 0
-                while True:
-
-                    async def call(key: str = partition.index(f"status:{status}"), at: int = cursor) -> Any:
-                        return await self.connection.commands.zscan(key, at, count=1000)
-
-                    cursor, members = await self.connection.run("read_open_runs", call)
-                    for member, _ in members:
-                        if (run_id := member.decode()) not in seen:
-                            seen.add(run_id)
-                            yield run_id
-                    if not cursor:
-                        break
-
-    async def count_open_runs(self) -> int:
-        """How many runs are pending or running."""
-
-        async def call() -> Any:
-            pipeline = self.connection.commands.pipeline(transaction=False)
-            for partition in self.partitions:
-                for status in _OPEN:
-                    pipeline.zcard(partition.index(f"status:{status}"))
-            return await pipeline.execute()
-
-        counts: list[int] = await self.connection.run("count_open_runs", call)
-        return sum(counts)
 
     # -- passes
 

@@ -1,0 +1,55 @@
+"""Which runs are there?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from redisworld.runs import Status
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_OPEN = (Status.PENDING, Status.RUNNING)
+
+
+class Listing:
+    """The runs of a namespace, from the indexes of its partitions."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def open(self) -> AsyncGenerator[str, None]:
+        """Ids of all pending and running runs, in no order, read in pages.
+
+        Each run that is open all the while comes once; one that starts or ends meanwhile may come or not.
+        """
+        for partition in self._world.partitions:
+            seen: set[str] = set()
+            for status in _OPEN:  # pending first: a run that starts meanwhile is in the second
+                cursor = 0
+                while True:
+
+                    async def call(key: str = partition.index(f"status:{status}"), at: int = cursor) -> Any:
+                        return await self._world.connection.commands.zscan(key, at, count=1000)
+
+                    cursor, members = await self._world.connection.run("read_open_runs", call)
+                    for member, _ in members:
+                        if (run_id := member.decode()) not in seen:
+                            seen.add(run_id)
+                            yield run_id
+                    if not cursor:
+                        break
+
+    async def count_open(self) -> int:
+        """How many runs are pending or running."""
+
+        async def call() -> Any:
+            pipeline = self._world.connection.commands.pipeline(transaction=False)
+            for partition in self._world.partitions:
+                for status in _OPEN:
+                    pipeline.zcard(partition.index(f"status:{status}"))
+            return await pipeline.execute()
+
+        counts: list[int] = await self._world.connection.run("count_open_runs", call)
+        return sum(counts)
