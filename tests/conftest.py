@@ -3,13 +3,14 @@
 - ``redis_server``: one private server for the whole session. A test that kills or pauses starts its own.
 - ``redis_url``: the URL of that server, emptied for this test.
 - ``raw``: a plain client of it, bytes in and out.
+- ``a`` and ``b``: two Worlds that only call scripts, each with connections of its own, on one namespace and clock.
 
 After each test that uses ``redis_url`` its keys are checked; see ``tests/leaks.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -19,6 +20,7 @@ from redis.retry import Retry
 
 from redisworld.spawn import PrivateRedis, private_redis
 from tests import leaks
+from tests.scripts.driver import Consumer, consumers
 
 # The same examples on every machine and no clock in the verdict: a red build is about the change, not about the day.
 settings.register_profile(
@@ -53,6 +55,22 @@ def raw(redis_url: str) -> Iterator[redis.Redis]:
     """A plain client: what a test looks at Redis with, independent of the code under test."""
     with _client(redis_url) as client:
         yield client
+
+
+@pytest.fixture
+async def both(redis_url: str) -> AsyncIterator[list[Consumer]]:
+    async with consumers(redis_url) as found:
+        yield found
+
+
+@pytest.fixture
+def a(both: list[Consumer]) -> Consumer:
+    return both[0]
+
+
+@pytest.fixture
+def b(both: list[Consumer]) -> Consumer:
+    return both[1]
 
 
 @pytest.fixture(autouse=True)

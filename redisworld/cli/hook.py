@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from redisworld.cli.options import Parser, add_command, add_redis_options, connected
+from redisworld.cli.options import add_command, add_verb, connected
 from redisworld.cli.plain import as_json
 from redisworld.cli.times import iso
 from redisworld.errors import InvalidInput
@@ -26,19 +26,15 @@ def add_to(commands: Any) -> None:
     _add_show(verbs)
 
 
-def _verb(verbs: Any, name: str, command: Any, *, does: str, example: str) -> Parser:
-    parser = add_command(verbs, name, command, does=does, example=example)
-    parser.add_argument("token", metavar="TOKEN", help="the token that the hook holds")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    add_redis_options(parser)
-    return parser
+_OF = ("token", "TOKEN", "the token that the hook holds")
 
 
 def _add_resume(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "resume",
         _resume,
+        of=_OF,
         does="Hand a payload to the hook that holds a token and print the id of its run.",
         example="""redisworld hook resume order:42 '{"by": "kim"}' --resume-id mail-7""",
     )
@@ -47,10 +43,11 @@ def _add_resume(verbs: Any) -> None:
 
 
 def _add_show(verbs: Any) -> None:
-    _verb(
+    add_verb(
         verbs,
         "show",
         lambda arguments: asyncio.run(_show(arguments)),
+        of=_OF,
         does="Show the hook that holds a token: its run, its metadata and how many payloads it was handed.",
         example="redisworld hook show order:42 --json",
     )

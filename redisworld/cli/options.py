@@ -126,3 +126,13 @@ def one_of(*words: str) -> Callable[[str], str]:
         return text.lower()
 
     return read
+
+
+def add_verb(verbs: Any, name: str, command: Any, *, of: tuple[str, str, str], does: str, example: str) -> Parser:
+    """A verb that takes one thing and speaks to Redis. ``of``: destination, metavar and help of that thing."""
+    parser = add_command(verbs, name, command, does=does, example=example)
+    destination, metavar, meaning = of
+    parser.add_argument(destination, metavar=metavar, help=meaning)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_redis_options(parser)
+    return parser

@@ -8,7 +8,7 @@ from typing import Any
 
 from redisworld.cli import replay
 from redisworld.cli.endings import CommandFailed
-from redisworld.cli.options import Parser, add_command, add_option, add_redis_options, connected, duration_ms
+from redisworld.cli.options import add_command, add_option, add_redis_options, add_verb, connected, duration_ms
 from redisworld.cli.plain import as_json
 from redisworld.cli.results import result_of
 from redisworld.cli.showing import as_object, as_text
@@ -35,19 +35,15 @@ def add_to(commands: Any) -> None:
     _add_result(verbs)
 
 
-def _verb(verbs: Any, name: str, command: Any, *, does: str, example: str) -> Parser:
-    parser = add_command(verbs, name, command, does=does, example=example)
-    parser.add_argument("run_id", metavar="ID", help="the run's id")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    add_redis_options(parser)
-    return parser
+_OF = ("run_id", "ID", "the run's id")
 
 
 def _add_show(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "show",
         lambda arguments: asyncio.run(_show(arguments)),
+        of=_OF,
         does="Show a run: its row, its steps, its open waits, its hooks and its log.",
         example="redisworld run show publish-cat --json",
     )
@@ -62,10 +58,11 @@ def _add_replay(verbs: Any) -> None:
 
 
 def _add_cancel(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "cancel",
         lambda arguments: asyncio.run(_end(arguments, terminate=False)),
+        of=_OF,
         does="Ask the body of a run to stop; it gets CancelledError, and its clean-up steps run.",
         example="redisworld run cancel publish-cat --reason 'wrong picture'",
     )
@@ -73,10 +70,11 @@ def _add_cancel(verbs: Any) -> None:
 
 
 def _add_terminate(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "terminate",
         lambda arguments: asyncio.run(_end(arguments, terminate=True)),
+        of=_OF,
         does="End a run at once, without asking its body; nothing is cleaned up.",
         example="redisworld run terminate publish-cat --yes --reason 'stuck'",
     )
@@ -85,10 +83,11 @@ def _add_terminate(verbs: Any) -> None:
 
 
 def _add_result(verbs: Any) -> None:
-    parser = _verb(
+    parser = add_verb(
         verbs,
         "result",
         lambda arguments: asyncio.run(_result(arguments)),
+        of=_OF,
         does="Wait for the end of a run and print its result as JSON.",
         example="redisworld run result publish-cat --timeout 60s",
     )

@@ -9,15 +9,12 @@ import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 import redis
 
-from consumers.worker import Worker
 from redisworld import HookNotFound, Run, RunGone, World
 from redisworld.events import Event, EventKind
 from redisworld.keys import partition_of
@@ -27,6 +24,7 @@ from tests.chaos import invariants
 from tests.chaos.conftest import Connect
 from tests.chaos.processes import ROOT, Workers, eventually
 from tests.chaos.proxy import preload, proxy, script
+from tests.chaos.taking_over import taking_over
 from tests.chaos.watching import notes, settled
 
 pytestmark = pytest.mark.anyio
@@ -326,18 +324,6 @@ async def test_of_a_payload_and_a_timer_that_race_the_body_sees_the_one_the_log_
 # -- a worker that dies while it creates the hook
 
 
-@asynccontextmanager
-async def taking_over(world: World) -> AsyncIterator[None]:
-    """A second worker, in this process."""
-    worker = Worker(world, hook_app.wf)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(worker.run)
-        try:
-            yield
-        finally:
-            worker.stop()
-
-
 async def crash_at(kill: str, raw: redis.Redis, workers: Workers, connect: Connect, directory: Path) -> list[str]:
     """One run whose first worker dies at ``kill``; the calls that worker made until the run was over."""
     namespace = f"a32-{kill.replace(':', '-') or 'none'}"
@@ -357,7 +343,7 @@ async def crash_at(kill: str, raw: redis.Redis, workers: Workers, connect: Conne
             if kill:
                 over = world.partition(namespace).index("status:completed")
                 await eventually(lambda: doomed.returncode is not None or raw.zcard(over), what=f"{kill}")
-                async with taking_over(world):
+                async with taking_over(world, hook_app.wf):
                     assert await run.result(timeout=20) == ["a", "b"], kill
                     await settled(raw, namespace)
             else:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -13,13 +11,12 @@ import msgspec
 import pytest
 import redis
 
-from consumers.worker import Worker
-from redisworld import World
 from redisworld.events import EventKind
 from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
 from tests.chaos.processes import Workers, eventually
+from tests.chaos.taking_over import taking_over
 from tests.chaos.watching import logged, notes, settled
 
 pytestmark = pytest.mark.anyio
@@ -70,18 +67,6 @@ async def test_an_inline_step_whose_owner_was_killed_is_recovered_by_another_wor
     invariants.check(raw, chaos_app.wf)
 
 
-@asynccontextmanager
-async def taking_over(world: World) -> AsyncIterator[None]:
-    """A second worker, in this process: it starts at once, so that waits are the lease's and not the interpreter's."""
-    worker = Worker(world, chaos_app.wf)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(worker.run)
-        try:
-            yield
-        finally:
-            worker.stop()
-
-
 @pytest.mark.parametrize("inline", [0, 1])
 @pytest.mark.parametrize("point", ["completed", "responsible"])
 async def test_a_worker_killed_between_completion_and_replay_delays_the_run_by_a_lease_and_two_seconds_at_most(
@@ -94,7 +79,7 @@ async def test_a_worker_killed_between_completion_and_replay_delays_the_run_by_a
         await eventually(lambda: doomed.returncode is not None)
         killed = time.monotonic()
 
-        async with taking_over(world):
+        async with taking_over(world, chaos_app.wf):
             assert await run.result(timeout=20) == "join 3"
         took = time.monotonic() - killed
 
@@ -147,7 +132,7 @@ async def crash_at(
             over = f"rw:{{{namespace}:0}}:index:status:completed"  # it made fewer calls than the recorded run did
             await eventually(lambda: doomed.returncode is not None or raw.zcard(over), timeout=10, what=f"{kill}")
             died = time.monotonic()
-            async with taking_over(world):
+            async with taking_over(world, chaos_app.wf):
                 assert await run.result(timeout=20) == case.result, kill
                 took = time.monotonic() - died
                 await settled(raw, namespace)

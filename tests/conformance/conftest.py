@@ -1,11 +1,8 @@
-"""Which fixtures do the conformance tests share?
-
-``connect``: the consumers of a process, driven by hand. ``a`` and ``b``: two Worlds that only call scripts.
-"""
+"""Which fixture do the conformance tests share? ``connect``: the consumers of a process, driven by hand."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -13,7 +10,6 @@ import pytest
 import redis
 
 from tests.conformance.harness import Consumers, connected
-from tests.scripts.driver import Consumer, consumers
 
 Connect = Callable[..., AbstractAsyncContextManager[Consumers]]
 
@@ -26,20 +22,3 @@ def connect(redis_url: str, raw: redis.Redis) -> Connect:
         return connected(redis_url, raw, **settings)
 
     return connecting
-
-
-@pytest.fixture
-async def both(redis_url: str) -> AsyncIterator[list[Consumer]]:
-    """Two Worlds, each with connections of its own, on one namespace and one pinned clock."""
-    async with consumers(redis_url) as found:
-        yield found
-
-
-@pytest.fixture
-def a(both: list[Consumer]) -> Consumer:
-    return both[0]
-
-
-@pytest.fixture
-def b(both: list[Consumer]) -> Consumer:
-    return both[1]
