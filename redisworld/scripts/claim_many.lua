@@ -1,5 +1,5 @@
 -- claim_many: fences and writes step_started for a batch; each item is answered on its own (design section 7).
--- Deliveries that have nothing to start are settled here.
+-- Deliveries that have nothing to start are settled here. An answer may come as one text with blanks.
 -- @key stats            hash: counters of the partition
 -- @derived row log hooks streams indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -11,10 +11,8 @@
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition arguments clock types stats run steps hooks delivery save msgpack messages wake groups finish ceiling
-local FIRST, STRIDE = 5, 12
-local now, consumer, limit, retention = unpack(ARGV, 1, 4)
-
+-- @include partition clock usual usual_claims arguments types stats run steps hooks delivery save msgpack
+-- @include messages wake groups finish ceiling
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
   or foreign_key('stats', 'hash')
 if refused then return refused end
@@ -26,11 +24,10 @@ local function first_start(run, step)
 end
 
 local function started(run, step, known)
-  local input = false
-  if known ~= '1' then
-    local _, payload = read_element(run, step.input)
-    input = payload
+  if known == '1' then
+    return table.concat({'started', step.attempt, charged(step), first_start(run, step), run.at_text}, ' ')
   end
+  local _, input = read_element(run, step.input)
   return {'started', step.attempt, charged(step), first_start(run, step), run.at_text, input}
 end
 
@@ -68,10 +65,10 @@ local function exhaust(run, step, name, allowed, message, may_take)
 end
 
 -- What nearly all claims look like; any other is looked at closely.
-local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ [^%s|]+ steps%S* %d+%-%d+ %d+ [01] bare [^%s|]+ [01]$'
+local PLAIN = '^[^%s|]+ [^%s|]+ [^%s|]+ [^%s|]+ steps%S* %d+%-%d+ %d+ [01] bare [^%s|]+ [01]$'
 
 local function judge(i)
-  if string.find(table.concat(ARGV, ' ', i, i + 10), USUAL) then return foreign_key(ARGV[i + 4], 'stream') end
+  if string.find(table.concat(ARGV, ' ', i, i + 10), PLAIN) then return foreign_key(ARGV[i + 4], 'stream') end
   return plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message', ARGV[i + 3], 'name', ARGV[i + 9])
     or streams('stream', ARGV[i + 4]) or entries('entry?', ARGV[i + 5]) or numbers('attempts', ARGV[i + 6])
     or one_of('may_replay', ARGV[i + 7], '0', '1') or one_of('mode', ARGV[i + 8], 'bare', 'ensure', 'owned')
@@ -116,8 +113,8 @@ local function claim(i)
   if entry ~= '' and not holds(stream, entry, consumer) then return {'stale'} end
   local name_of_entry = entry_name(stream, entry)
   if not step then
-    step = new_step(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
-    count('steps_created')
+    create_state(run, step_id, '', append(run, 'step_created', step_id, '-', name, ARGV[i + 11]))
+    step = open_step(run, step_id)
   end
   if step.status == 'running' and held_elsewhere(step, message, name_of_entry) then
     settle_if_held(stream, entry, consumer)
@@ -136,9 +133,11 @@ local function claim(i)
   return started(run, step, known)
 end
 
-local answers = {}
 batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6]
-redis.call('HINCRBY', TAG .. 'stats', 'claims', batch.size) -- first: OOM refuses it, and with it the whole call
-for i = FIRST, #ARGV, STRIDE do answers[#answers + 1] = claim(i) end
+redis.call('HINCRBY', TAG .. 'stats', 'claims', batch.size - usual) -- first: OOM refuses it, and with it the whole call
+for i = FIRST, #ARGV, STRIDE do
+  local k = (i - FIRST) / STRIDE + 1
+  answers[k] = answers[k] or claim(i)
+end
 save_all()
 return answers

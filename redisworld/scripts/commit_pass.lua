@@ -109,7 +109,7 @@ if last == '1' and not ending then
     local group = open_group(run, item.group)
     group.sealed, group.mode = 1, item.mode
     tells = group_tells(group) or tells
-    save_group(run, group)
+    group.changed = true
   end
 end
 if tells then

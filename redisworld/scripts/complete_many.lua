@@ -1,6 +1,7 @@
 -- complete_many: records outcomes of running steps for a batch; each item is answered on its own (design section 7).
 -- One item appends the event, settles the step, counts down its join group, and acknowledges the delivery
 -- or makes it responsible for the run; a retry moves the same message to the delayed set.
+-- An answer may come as one text with blanks.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -9,9 +10,8 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition arguments clock types stats run steps delivery save msgpack messages wake groups
-local FIRST, STRIDE, SPEC = 3, 14, 1
-local now, consumer = unpack(ARGV, 1, 2)
+-- @include partition clock usual usual_completions arguments types stats run steps delivery save msgpack messages wake groups
+local SPEC = 1
 
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now) or foreign_key('stats', 'hash')
 if refused then return refused end
@@ -54,10 +54,10 @@ local function repeated(run, message, stream, entry)
 end
 
 -- What nearly all completions look like; any other is looked at closely.
-local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ completed %l* [^%s|]* steps%S* %d+%-%d+ [01]$'
+local PLAIN = '^[^%s|]+ [^%s|]+ [^%s|]+ completed %l* [^%s|]* steps%S* %d+%-%d+ [01]$'
 
 local function judge(i)
-  if string.find(table.concat(ARGV, ' ', i, i + 8), USUAL) then return foreign_key(ARGV[i + 6], 'stream') end
+  if string.find(table.concat(ARGV, ' ', i, i + 8), PLAIN) then return foreign_key(ARGV[i + 6], 'stream') end
   local outcome = ARGV[i + 3]
   local bad = plain('run', ARGV[i], 'step', ARGV[i + 1], 'token', ARGV[i + 2], 'message?', ARGV[i + 5])
     or one_of('outcome', outcome, 'completed', 'failed', 'retrying') or streams('stream', ARGV[i + 6])
@@ -120,8 +120,10 @@ local function complete(i)
   return {outcome, detail}
 end
 
-local answers = {}
 batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 7], ARGV[#ARGV - STRIDE + 8]
-for i = FIRST, #ARGV, STRIDE do answers[#answers + 1] = complete(i) end
+for i = FIRST, #ARGV, STRIDE do
+  local k = (i - FIRST) / STRIDE + 1
+  answers[k] = answers[k] or complete(i)
+end
 save_all()
 return answers

@@ -18,10 +18,10 @@ def word_of(reply: Sequence[Any]) -> str:
 
 
 def items_of(reply: Sequence[Any]) -> Sequence[Any]:
-    """The answers to the items of a batch. Raises MalformedMessage where the whole call was ``broken``."""
-    if reply and isinstance(reply[0], bytes):
+    """The answers to the items of a batch, each in its parts. Raises MalformedMessage where the call was ``broken``."""
+    if reply and reply[0] == b"broken":
         word_of(reply)
-    return reply
+    return [answer.split() if isinstance(answer, bytes) else answer for answer in reply]  # the usual ones come as text
 
 
 def detail_of(reply: Sequence[Any]) -> str:
@@ -42,7 +42,7 @@ def claim_of(reply: Sequence[Any]) -> Claim:
             charged=int(reply[2]),
             first_started_at=int(reply[3]),
             started_at=int(reply[4]),
-            input=reply[5],
+            input=reply[5] if len(reply) > 5 else None,
         )
     if word == "too_early":
         return Claim(outcome=word, wait_ms=int(reply[1]))

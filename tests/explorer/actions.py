@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from redisworld.keys import GROUP
 from redisworld.scripts import Script
+from redisworld.world.replies import items_of
 from tests.explorer import hands
 from tests.explorer.model import RUN, TOKEN, Hand, Held, Outside, Scenario, Worker
 from tests.explorer.store import PARTITION, Command, Entry, Store, Stored, View
@@ -99,7 +100,7 @@ class Actions:
         def then(reply: Any, after: Stored) -> Outside:
             if hand.does == "move":
                 return _with_hands(state, index, others)
-            answer, token = reply[0] if batch else reply, _fresh_token(after, state)
+            answer, token = items_of(reply)[0] if batch else reply, _fresh_token(after, state)
             if hands.robbed(hand, answer, view):
                 raise hands.Unexpected(f"{hands.short(hand.step)} was taken from a delivery that lives")
             following = hands.after(hand, answer, after.view, scenario, token)

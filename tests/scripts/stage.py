@@ -80,7 +80,10 @@ class Stage:
 
     def send(self, args: Sequence[Any], *, text: str = "") -> Reply:
         """The script's reply to other arguments."""
-        return self._run(text or scripts.load(self.call.script).text, self.call.key, *args)
+        reply = self._run(text or scripts.load(self.call.script).text, self.call.key, *args)
+        if not self.call.script.endswith("_many") or reply[:1] == [b"broken"]:
+            return reply
+        return [answer.split() if isinstance(answer, bytes) else answer for answer in reply]
 
     def _run(self, text: str, *keys_and_args: Any) -> Reply:
         try:

@@ -1,9 +1,10 @@
 -- What one item of a pass, or a single event, writes. Answers created, completed, cancelled or disposed; conflict where
 -- it has happened already, hook_conflict where another hook holds the token, not_found where there is nothing to end.
 local function create_step(run, item)
-  local step = new_step(run, item.id, '', append(run, 'step_created', item.id, '-', item.name, item.input))
-  count('steps_created')
-  if item.group ~= '' then assign(run, step, item.group) else save_step(run, step) end
+  create_state(run, item.id, item.group, append(run, 'step_created', item.id, '-', item.name, item.input))
+  if not grouped(item.group) then return end
+  local group = open_group(run, item.group)
+  group.left, group.changed = group.left + 1, true
 end
 
 local function dispatch(run, item, spec)

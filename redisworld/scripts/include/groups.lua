@@ -1,6 +1,6 @@
 -- Join groups (design section 8): steps whose single completions the body cannot see.
 -- State: left|mode|sealed|failed, where failed is 1 for a failure before the seal.
--- An open group is counted but silent; the last chunk of a commit seals it.
+-- An open group is counted but silent; the last chunk of a commit seals it. Counted in memory, written by save_run.
 local GROUP_STATE = '^(%-?%d+)|([%a_]+)|(%d)|(%d)$'
 
 local function grouped(id) return id ~= '' and id ~= '-' end
@@ -9,7 +9,7 @@ local function grouped(id) return id ~= '' and id ~= '-' end
 local function open_group(run, id)
   local group = run.groups[id]
   if group then return group end
-  group = {id = id, left = 0, mode = 'all', sealed = 0, failed = 0}
+  group = {left = 0, mode = 'all', sealed = 0, failed = 0}
   local state = redis.call('HGET', run.row, 'g:' .. id)
   if state then
     local left, mode, sealed, failed = string.match(state, GROUP_STATE)
@@ -18,10 +18,6 @@ local function open_group(run, id)
   end
   run.groups[id] = group
   return group
-end
-
-local function save_group(run, group)
-  set_field(run, 'g:' .. group.id, group.left .. '|' .. group.mode .. '|' .. group.sealed .. '|' .. group.failed)
 end
 
 local function unreadable(run, step)
@@ -45,7 +41,7 @@ local function step_tells(run, step, failed)
   group.left = group.left - 1
   if failed then group.failed = 1 end
   local tells = group_tells(group)
-  save_group(run, group)
+  group.changed = true
   return tells
 end
 
@@ -54,7 +50,7 @@ local function leave(run, step)
   local group = open_group(run, step.group)
   group.left = group.left - 1
   local tells = group_tells(group) -- the others may all have ended, unseen
-  save_group(run, group)
+  group.changed = true
   return tells
 end
 
@@ -66,7 +62,7 @@ local function join(run, step, id)
   elseif step.status == 'failed' then
     group.failed = 1
   end
-  save_group(run, group)
+  group.changed = true
   return false -- the seal looks at the group
 end
 

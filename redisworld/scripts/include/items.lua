@@ -16,9 +16,14 @@ local FIELDS = {
   ['end'] = {'kind', 'code', 'payload'},
 }
 
+-- id name group target, as nearly all steps have them; any other is looked at closely
+local PLAIN_STEP = '^[^%s|]+ [^%s|]+ [^%s|]* steps%S*$'
+
 local function judge_step(run, item)
-  local refused = plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
-    or streams('target', item.target) or plain('token', item.token or 'none') or foreign_key(item.target, 'stream')
+  local usual = item.op == 'step' and item.message ~= ''
+    and string.find(item.id .. ' ' .. item.name .. ' ' .. item.group .. ' ' .. item.target, PLAIN_STEP)
+  local refused = not usual and plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
+    or not usual and (streams('target', item.target) or plain('token', item.token or 'none')) or foreign_key(item.target, 'stream')
   if refused then return refused end
   local step = open_step(run, item.id)
   if not step then return end
@@ -93,15 +98,26 @@ local function judge(run, item)
   end
 end
 
+-- The ids of the steps that are asked for from ARGV[at] on.
+local function step_ids(at)
+  local ids = {}
+  while at < #ARGV and FIELDS[ARGV[at]] do
+    if ARGV[at] == 'step' then ids[#ids + 1] = ARGV[at + 1] end
+    at = at + #FIELDS[ARGV[at]] + 1
+  end
+  return ids
+end
+
 -- The items from ARGV[at] on; or nil and the answer of a call that must not be.
 local function read_items(run, at)
   local items = {}
+  read_states(run, step_ids(at))
   while at <= #ARGV do
     local fields = FIELDS[ARGV[at]]
     if not fields then return nil, {'broken', 'unknown item ' .. string.sub(ARGV[at], 1, 80)} end
     local item = {op = ARGV[at]}
     if #ARGV < at + #fields then return nil, {'broken', 'item ' .. item.op .. ' takes ' .. #fields .. ' arguments, not ' .. #ARGV - at} end
-    for i, field in ipairs(fields) do item[field] = ARGV[at + i] end
+    for i = 1, #fields do item[fields[i]] = ARGV[at + i] end
     local refusal = judge(run, item)
     if refusal then return nil, refusal end
     items[#items + 1] = item

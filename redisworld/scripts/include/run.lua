@@ -5,7 +5,7 @@ local opened = {}
 local function open_run(run_id, now)
   local run = opened[run_id]
   if run then return run end
-  run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, names = {}, elements = {}, steps = {}, groups = {}}
+  run = {id = run_id, row = row_key(run_id), log = log_key(run_id), fields = {}, names = {}, elements = {}, steps = {}, states = {}, groups = {}}
   local read = redis.pcall('HMGET', run.row, 'status', 'last_at', 'wake', 'woken_at', 'replayed_to', 'workflow', 'pin', 'created_at')
   local length = redis.pcall('LLEN', run.log)
   local refused = read.err or (type(length) == 'table' and length.err)
@@ -56,6 +56,9 @@ local function push_all(command, key, values)
 end
 
 local function save_run(run)
+  for id, group in pairs(run.groups) do
+    if group.changed then set_field(run, 'g:' .. id, group.left .. '|' .. group.mode .. '|' .. group.sealed .. '|' .. group.failed) end
+  end
   if #run.elements > 0 then
     set_field(run, 'last_at', run.at_text)
     push_all('RPUSH', run.log, run.elements)

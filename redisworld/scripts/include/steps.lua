@@ -1,12 +1,22 @@
 -- The compact state of a step: status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
 local STATE = '^(%a+)|(%d+)|(%d+)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|(%d+)|(%d+)|(%d+)|(%d+)$'
 
+-- Reads the states of many steps at once, for open_step.
+local function read_states(run, step_ids)
+  for first = 1, #step_ids, CHUNK do
+    local names = {}
+    for i = first, math.min(first + CHUNK - 1, #step_ids) do names[#names + 1] = 's:' .. step_ids[i] end
+    for i, state in ipairs(redis.call('HMGET', run.row, unpack(names))) do run.states[names[i]] = state end
+  end
+end
+
 -- Numbers that are only passed on stay text: Lua's conversions cost more than the rest of a step.
 local function open_step(run, step_id)
-  local step = run.steps[step_id]
+  local step, field = run.steps[step_id], 's:' .. step_id
   if step ~= nil then return step end
   step = false
-  local state = redis.call('HGET', run.row, 's:' .. step_id)
+  local state = run.fields[field] or run.states[field]
+  if state == nil then state = redis.call('HGET', run.row, field) end
   if state then
     local status, attempt, uncharged, token, message, entry, group, input, err, retry_at, started = string.match(state, STATE)
     step = {id = step_id, status = status, attempt = tonumber(attempt), uncharged = uncharged, token = token,
@@ -17,11 +27,11 @@ local function open_step(run, step_id)
   return step
 end
 
-local function new_step(run, step_id, group, input)
-  local step = {id = step_id, status = 'pending', attempt = 0, uncharged = '0', token = '', message = '', entry = '',
-    group = group, input = input, error = '0', retry_at = '0', started = '0', started_now = false, terminal = false}
-  run.steps[step_id] = step
-  return step
+-- A step that waits for its first start. input is the number of its step_created.
+local function create_state(run, step_id, group, input)
+  set_field(run, 's:' .. step_id, 'pending|0|0||||' .. group .. '|' .. input .. '|0|0|0')
+  run.steps[step_id] = nil
+  count('steps_created')
 end
 
 -- Attempts that used up the retry budget.

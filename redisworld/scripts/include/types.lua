@@ -3,6 +3,7 @@
 local fitting = {}
 
 local function foreign_key(...)
+  if fitting[(...)] and select('#', ...) == 2 then return end -- asked of every item of a batch
   local wanted = {...}
   for i = 1, #wanted, 2 do
     local key = wanted[i]

@@ -1,0 +1,37 @@
+-- Nearly all items of a batch look alike. Those are written in one go, and all others are left to the rest of the
+-- script. A call without others ends there: to bring the rest into being costs more than several usual items.
+local answers = {} -- by item, from 1
+local MOST = 500
+
+-- Items of ARGV that begin with a run and a step, and whose first arguments look like the pattern; by run, with what the
+-- rows of those say that run: {row, log, length, last_at, items: where each begins, states: of their steps}.
+local function usual_runs(first, stride, pattern, seen)
+  local concat, find, by_id, found = table.concat, string.find, {}, {}
+  local count, stats = (#ARGV - first + 1) / stride, redis.call('TYPE', TAG .. 'stats').ok
+  if count > MOST or count ~= math.floor(count) or (stats ~= 'hash' and stats ~= 'none') then return found end
+  for i = first, #ARGV, stride do
+    if find(concat(ARGV, ' ', i, i + seen - 1), pattern) then
+      local run, step = by_id[ARGV[i]], ARGV[i + 1]
+      if not run then
+        run = {row = TAG .. 'run:' .. ARGV[i], items = {}, steps = {}, fields = {'status', 'last_at'}}
+        by_id[ARGV[i]], found[#found + 1] = run, run
+      end
+      if not run.steps[step] then -- another delivery of the same step is looked at closely
+        run.steps[step] = true
+        run.items[#run.items + 1], run.fields[#run.fields + 1] = i, 's:' .. step
+      end
+    end
+  end
+  local running = {}
+  for _, run in ipairs(found) do
+    run.log = run.row .. ':log'
+    local read, length = redis.pcall('HMGET', run.row, unpack(run.fields)), redis.pcall('LLEN', run.log)
+    if read[1] == 'running' and type(length) == 'number' then
+      run.last_at, run.length, run.states = tonumber(read[2]) or 0, length, {unpack(read, 3, #run.fields)}
+      running[#running + 1] = run
+    end
+  end
+  return running
+end
+
+local function name_in_state(stream, entry) return stream == 'steps' and entry or entry .. '/' .. stream end
