@@ -63,7 +63,8 @@ class Attempts:
         a, started = attempt, time.monotonic()
         info = step_info(a.run_id, a.step_id, a.step.name, a.attempt, a.first_started_at)
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
-        self._leases.start(a.delivery, a.step.timeout_ms)
+        if a.step.timeout_ms is not None:
+            self._leases.limit(a.delivery, a.step.timeout_ms)
         try:
             result = await self._bodies.run(a.step, info, a.workflow, a.input, self._slots.keep)
         except Drained:
@@ -79,7 +80,8 @@ class Attempts:
             completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {type(error).__name__}: {error}"))
         else:
             completion = self._completion(a, "completed", result)
-        self._leases.rest(a.delivery)
+        if a.step.timeout_ms is not None:
+            self._leases.unlimit(a.delivery)
         recorded = await self._record(completion)
         outcome = recorded.outcome if recorded.outcome in ("completed", "failed", "retrying") else "lost"
         if outcome == "lost":

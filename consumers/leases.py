@@ -14,7 +14,6 @@ from types import TracebackType
 import msgspec
 
 from redisworld.errors import RedisUnavailable
-from redisworld.keys import Partition
 from redisworld.observe import LeaseLost, observe
 from redisworld.world import Delivery, Renewal, World
 
@@ -35,7 +34,7 @@ class LeaseKeeper:
         self._world = world
         self._lease = world.settings.lease_ms / 1000
         self._blocked_limit = world.settings.max_blocked_loop_ms / 1000
-        self._holds: dict[tuple[Partition, str, str], _Hold] = {}
+        self._holds: dict[str, _Hold] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._ticked = time.monotonic()
@@ -63,27 +62,31 @@ class LeaseKeeper:
     def hold(self, delivery: Delivery) -> bool:
         """Keep a delivery; False if this process keeps it already (its own reclaim found it)."""
         with self._lock:
-            known = self._holds.get(_key(delivery))
+            known = self._holds.get(delivery.key)
             if known is not None and not known.lost:
                 return False
             # what was lost to another worker and came back is a new delivery, whatever its old body still does
-            self._holds[_key(delivery)] = _Hold(delivery)
+            self._holds[delivery.key] = _Hold(delivery)
             return True
 
-    def engage(self, delivery: Delivery) -> None:
-        """Work on it begins: from here on it is not given back, or an attempt would be charged that nobody made."""
+    def engage(self, delivery: Delivery) -> bool:
+        """Work on it begins, and it is not given back any more: an attempt would be charged that nobody made.
+
+        False where it is known to be somebody else's by now.
+        """
+        with self._lock:
+            if (hold := self._own(delivery)) is None or hold.lost:
+                return False
+            hold.engaged = True
+            return True
+
+    def limit(self, delivery: Delivery, timeout_ms: int) -> None:
+        """A body with a timeout starts; renewal ends when that is over, whatever the body does."""
         with self._lock:
             if hold := self._own(delivery):
-                hold.engaged = True
+                hold.renew_until = time.monotonic() + timeout_ms / 1000
 
-    def start(self, delivery: Delivery, timeout_ms: int | None) -> None:
-        """Its body starts; renewal ends when the timeout is over, whatever the body does."""
-        with self._lock:
-            if hold := self._own(delivery):
-                hold.engaged = True
-                hold.renew_until = time.monotonic() + timeout_ms / 1000 if timeout_ms is not None else None
-
-    def rest(self, delivery: Delivery) -> None:
+    def unlimit(self, delivery: Delivery) -> None:
         """Its body has ended; the delivery is kept for what follows."""
         with self._lock:
             if hold := self._own(delivery):
@@ -93,18 +96,12 @@ class LeaseKeeper:
         """The delivery is settled, or given up."""
         with self._lock:
             if self._own(delivery):
-                del self._holds[_key(delivery)]
+                del self._holds[delivery.key]
 
     def _own(self, delivery: Delivery) -> _Hold | None:
         """The hold of this very delivery, not of a later one of the same entry."""
-        hold = self._holds.get(_key(delivery))
+        hold = self._holds.get(delivery.key)
         return hold if hold is not None and hold.delivery.deliveries == delivery.deliveries else None
-
-    def lost(self, delivery: Delivery) -> bool:
-        """Whether the delivery is known to be somebody else's."""
-        with self._lock:
-            hold = self._own(delivery)
-            return hold is None or hold.lost
 
     def _run(self) -> None:
         renewal = Renewal(self._world.connection, self._world.consumer)
@@ -147,11 +144,7 @@ class LeaseKeeper:
     def _mark_lost(self, hold: _Hold) -> None:
         with self._lock:
             # settled between the snapshot and now is no loss
-            if self._holds.get(_key(hold.delivery)) is not hold:
+            if self._holds.get(hold.delivery.key) is not hold:
                 return
             hold.lost = True
         observe(LeaseLost(hold.delivery.entry_id))
-
-
-def _key(delivery: Delivery) -> tuple[Partition, str, str]:
-    return delivery.partition, delivery.stream, delivery.entry_id

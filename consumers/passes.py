@@ -16,6 +16,9 @@ from redisworld.world import Delivery, World
 
 Item = list[str | bytes | int]
 
+_MESSAGE = 300
+"""Bytes of a step message without its input, about: enough to bound a chunk."""
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable facts of a run that its messages carry."""
@@ -51,7 +54,7 @@ def chunks(
         if inline is not None and step.id == inline.step.id:
             continue
         item = _step(world, delivery, run, step)
-        weight = sum(len(part) for part in item if isinstance(part, (str, bytes)))
+        weight = 2 * len(step.input) + _MESSAGE  # it goes into the log and into the message
         if steps and (steps >= settings.chunk_steps or size + weight > settings.chunk_bytes):
             yield chunk, False
             chunk, steps, size = [], 0, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -24,7 +25,8 @@ class Slots:
         self._at_work = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
-        self._changed = asyncio.Event()
+        self._full: asyncio.Event | None = None
+        self._announced = -1
 
     @property
     def free(self) -> int:
@@ -33,41 +35,43 @@ class Slots:
 
     def hold(self) -> None:
         """A delivery is here."""
-        self._count(1)
+        self.held += 1
 
     def release(self) -> None:
         """A delivery is done with."""
-        self._count(-1)
-
-    def _count(self, by: int) -> None:
-        self.held += by
-        self._changed.set()
-        self.announce()
+        self.held -= 1
+        if self._full is not None:
+            self._full.set()
 
     def announce(self) -> None:
-        """Tell observers how many are held, and of how many."""
-        observe(Saturation(self.kind, self.held, self.limit))
+        """Tell observers how many are held, and of how many, where that is new. A timer calls this: holds are many."""
+        if self.held != self._announced:
+            self._announced = self.held
+            observe(Saturation(self.kind, self.held, self.limit))
 
     async def wait_free(self) -> None:
         """Return when a slot is free, at the latest after a second: the caller has a stop to look at."""
-        while self.free <= 0:
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(1.0):
-                    await self._changed.wait()
-            except TimeoutError:
-                return
+        if self.free > 0:
+            return
+        self._full = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while self.free <= 0:
+                    self._full.clear()
+                    await self._full.wait()
+        self._full = None
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Be at work; waits while ``limit`` others are, but no longer once the slots are closed."""
-        await self._enter()
+        await self.enter()
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
+        """Begin a turn; whoever does must ``leave``."""
         if self._at_work < self.limit or self._closed:
             self._at_work += 1
             return
@@ -77,10 +81,11 @@ class Slots:
             await future  # whoever sets it has counted us in
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self._leave()
+                self.leave()
             raise
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """End a turn."""
         self._at_work -= 1
         if self._at_work < self.limit:
             self._let_in()
@@ -105,7 +110,7 @@ class Slots:
         self._at_work += 1
 
         def give_back() -> None:
-            self._leave()
+            self.leave()
             self.release()
 
         return give_back
@@ -113,7 +118,7 @@ class Slots:
     @contextmanager
     def lent(self) -> Iterator[None]:
         """Lend the slot of a delivery out while its handler waits for something long."""
-        self._leave()
+        self.leave()
         self.release()
         try:
             yield

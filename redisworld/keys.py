@@ -24,6 +24,7 @@ and its queues together, on one Redis and on a Cluster alike.
 from __future__ import annotations
 
 import binascii
+from functools import cached_property
 
 import msgspec
 
@@ -51,13 +52,13 @@ def check_token(token: str, *, what: str = "hook token") -> str:
     return token
 
 
-class Partition(msgspec.Struct, frozen=True):
+class Partition(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
     """The key names of one partition."""
 
     namespace: str
     number: int
 
-    @property
+    @cached_property
     def tag(self) -> str:
         """What all keys of the partition begin with."""
         return f"{PREFIX}{{{self.namespace}:{self.number}}}:"
@@ -119,7 +120,7 @@ class Partition(msgspec.Struct, frozen=True):
         """Sorted set of finished runs by the time they go."""
         return f"{self.tag}expiring"
 
-    @property
+    @cached_property
     def stats(self) -> str:
         """Hash of exact counts kept by the scripts."""
         return f"{self.tag}stats"

@@ -7,8 +7,9 @@ no id or error text is ever a label. Enumerations exist from the start, at 0.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,6 +23,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from redisworld import observe as o
+
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,6 +45,19 @@ CLAIM_OUTCOMES = (
 )
 
 
+class _Series(dict[str | tuple[str, ...], Metric], Generic[Metric]):
+    """The series of a labelled metric by its label values, made at first use: ``labels()`` costs more than to count."""
+
+    def __init__(self, metric: Metric) -> None:
+        super().__init__()
+        self._metric: Metric = metric
+
+    def __missing__(self, values: str | tuple[str, ...]) -> Metric:
+        series: Metric = self._metric.labels(*((values,) if isinstance(values, str) else values))
+        self[values] = series
+        return series
+
+
 class Metrics:
     """The metrics of one process; ``observe`` is the observer, ``exposition`` what /metrics answers."""
 
@@ -52,14 +68,16 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"redisworld_{name}", text, labels, registry=self.registry)
+        def counter(name: str, text: str, *labels: str) -> _Series[Counter]:
+            return _Series(Counter(f"redisworld_{name}", text, labels, registry=self.registry))
 
-        def histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS) -> Histogram:
-            return Histogram(f"redisworld_{name}", text, labels, buckets=buckets, registry=self.registry)
+        def histogram(
+            name: str, text: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS
+        ) -> _Series[Histogram]:
+            return _Series(Histogram(f"redisworld_{name}", text, labels, buckets=buckets, registry=self.registry))
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"redisworld_{name}", text, labels, registry=self.registry)
+        def gauge(name: str, text: str, *labels: str) -> _Series[Gauge]:
+            return _Series(Gauge(f"redisworld_{name}", text, labels, registry=self.registry))
 
         self.prologue = counter("step_prologue_total", "Step deliveries by how they learned about their run", "path")
         self.lazy_fetches = counter(
@@ -91,9 +109,15 @@ class Metrics:
         self.read = counter("messages_received_total", "Messages handed to this process", "kind", "delivery")
         self.moved = counter("messages_moved_total", "Messages handed back, by reason", "kind", "reason")
         self.buried = counter("dead_lettered_total", "Messages moved to the dead letters, by reason", "kind", "reason")
-        self.late = histogram("timer_lateness_seconds", "Promotion minus due time")
-        self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")
-        self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")
+        self.late = Histogram(
+            "redisworld_timer_lateness_seconds", "Promotion minus due time", buckets=_DURATIONS, registry=self.registry
+        )
+        self.groups = Counter(
+            "redisworld_groups_recreated_total", "Consumer groups that were gone and made again", registry=self.registry
+        )
+        self.leases_lost = Counter(
+            "redisworld_leases_lost_total", "Deliveries that another worker took over", registry=self.registry
+        )
         self.round_trips = histogram(
             "redis_round_trip_seconds", "One call to Redis, by operation", "op", buckets=_ROUND_TRIPS
         )
@@ -101,22 +125,41 @@ class Metrics:
         self.in_flight = gauge("worker_in_flight", "Messages being worked on now", "kind")
         self.limit = gauge("worker_concurrency_limit", "Messages worked on at once at most", "kind")
         build = gauge("build_info", "Constant 1, labelled with versions", "version", "python_version", "redis_client")
-        build.labels(version("redisworld"), platform.python_version(), version("redis")).set(1)
+        build[version("redisworld"), platform.python_version(), version("redis")].set(1)
 
         for path in ("run_context", "runs_get"):
-            self.prologue.labels(path)
+            self.prologue[path]
         for reason in ("last_completer", "redelivery"):
-            self.lazy_fetches.labels(reason)
+            self.lazy_fetches[reason]
         for outcome in CLAIM_OUTCOMES:
-            self.claims.labels(outcome)
+            self.claims[outcome]
         for kind in ("step", "workflow"):
             for delivery in ("first", "reclaimed"):
-                self.read.labels(kind, delivery)
+                self.read[kind, delivery]
         for workflow in self._workflows:
             for source in ("first", "warm", "cold"):
-                self.bodies.labels(workflow, source)
+                self.bodies[workflow, source]
             for status in ("completed", "failed", "cancelled"):
-                self.runs_finished.labels(workflow, status)
+                self.runs_finished[workflow, status]
+
+        self._count: dict[type, Callable[[Any], None]] = {
+            o.RedisCalled: self._redis_called,
+            o.PrologueTaken: lambda seen: self.prologue[seen.path].inc(),
+            o.RunFetched: lambda seen: self.lazy_fetches[seen.reason].inc(),
+            o.StepClaimed: lambda seen: self.claims[seen.outcome].inc(),
+            o.StepStarted: self._step_started,
+            o.StepEnded: self._step_ended,
+            o.BodyTaken: lambda seen: self.bodies[self._workflow(seen.workflow), seen.source].inc(),
+            o.PassCommitted: lambda seen: self.passes[self._workflow(seen.workflow), seen.trigger, seen.outcome].inc(),
+            o.RunFinished: self._run_finished,
+            o.MessageRead: lambda seen: self.read[_kind(seen.kind), seen.delivery].inc(seen.count),
+            o.MessageMoved: lambda seen: self.moved[seen.kind, seen.reason].inc(),
+            o.MessageBuried: lambda seen: self.buried[seen.kind, seen.reason].inc(),
+            o.TimersPromoted: self._timers_promoted,
+            o.GroupRecreated: lambda _: self.groups.inc(),
+            o.LeaseLost: lambda _: self.leases_lost.inc(),
+            o.Saturation: self._saturation,
+        }
 
     def _workflow(self, name: str) -> str:
         return name if name in self._workflows else "other"
@@ -126,52 +169,43 @@ class Metrics:
 
     def observe(self, seen: o.Observation) -> None:
         """Count one observation."""
-        match seen:
-            case o.RedisCalled():
-                self.round_trips.labels(seen.op).observe(seen.seconds)
-                if seen.error:
-                    self.redis_errors.labels(seen.op, seen.error).inc()
-            case o.PrologueTaken():
-                self.prologue.labels(seen.path).inc()
-            case o.RunFetched():
-                self.lazy_fetches.labels(seen.reason).inc()
-            case o.StepClaimed():
-                self.claims.labels(seen.outcome).inc()
-            case o.StepStarted():
-                if not seen.inline:
-                    self.wait.labels(self._workflow(seen.workflow)).observe(seen.waited_ms / 1000)
-            case o.StepEnded():
-                labels = self._workflow(seen.workflow), self._step(seen.step)
-                self.steps_finished.labels(*labels, seen.outcome).inc()
-                self.step_seconds.labels(*labels).observe(seen.seconds)
-                if seen.outcome == "retrying":
-                    self.retries.labels(*labels, seen.cause).inc()
-            case o.BodyTaken():
-                self.bodies.labels(self._workflow(seen.workflow), seen.source).inc()
-            case o.PassCommitted():
-                self.passes.labels(self._workflow(seen.workflow), seen.trigger, seen.outcome).inc()
-            case o.RunFinished():
-                self.runs_finished.labels(self._workflow(seen.workflow), seen.status).inc()
-                self.run_seconds.labels(self._workflow(seen.workflow), seen.status).observe(seen.seconds)
-            case o.MessageRead():
-                self.read.labels(seen.kind if seen.kind in ("step", "workflow") else "other", seen.delivery).inc(
-                    seen.count
-                )
-            case o.MessageMoved():
-                self.moved.labels(seen.kind, seen.reason).inc()
-            case o.MessageBuried():
-                self.buried.labels(seen.kind, seen.reason).inc()
-            case o.TimersPromoted():
-                for late_ms in seen.late_ms:
-                    self.late.observe(late_ms / 1000)
-            case o.GroupRecreated():
-                self.groups.inc()
-            case o.LeaseLost():
-                self.leases_lost.inc()
-            case o.Saturation():
-                self.in_flight.labels(seen.kind).set(seen.in_flight)
-                self.limit.labels(seen.kind).set(seen.limit)
+        count = self._count.get(type(seen))
+        if count is not None:
+            count(seen)
+
+    def _redis_called(self, seen: o.RedisCalled) -> None:
+        self.round_trips[seen.op].observe(seen.seconds)
+        if seen.error:
+            self.redis_errors[seen.op, seen.error].inc()
+
+    def _step_started(self, seen: o.StepStarted) -> None:
+        if not seen.inline:
+            self.wait[self._workflow(seen.workflow)].observe(seen.waited_ms / 1000)
+
+    def _step_ended(self, seen: o.StepEnded) -> None:
+        workflow, step = self._workflow(seen.workflow), self._step(seen.step)
+        self.steps_finished[workflow, step, seen.outcome].inc()
+        self.step_seconds[workflow, step].observe(seen.seconds)
+        if seen.outcome == "retrying":
+            self.retries[workflow, step, seen.cause].inc()
+
+    def _run_finished(self, seen: o.RunFinished) -> None:
+        workflow = self._workflow(seen.workflow)
+        self.runs_finished[workflow, seen.status].inc()
+        self.run_seconds[workflow, seen.status].observe(seen.seconds)
+
+    def _timers_promoted(self, seen: o.TimersPromoted) -> None:
+        for late_ms in seen.late_ms:
+            self.late.observe(late_ms / 1000)
+
+    def _saturation(self, seen: o.Saturation) -> None:
+        self.in_flight[seen.kind].set(seen.in_flight)
+        self.limit[seen.kind].set(seen.limit)
 
     def exposition(self) -> bytes:
         """The text of /metrics."""
         return generate_latest(self.registry)
+
+
+def _kind(kind: str) -> str:
+    return kind if kind in ("step", "workflow") else "other"

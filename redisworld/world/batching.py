@@ -35,15 +35,15 @@ class Batcher(Generic[Item, Answer]):
         self._size = size
         self._waiting: dict[Partition, list[tuple[Item, asyncio.Future[Answer]]]] = {}
 
-    async def add(self, partition: Partition, item: Item) -> Answer:
-        """Send ``item`` with its neighbours of this tick; returns its own answer or raises what the call raised."""
+    def add(self, partition: Partition, item: Item) -> asyncio.Future[Answer]:
+        """Send ``item`` with its neighbours of this tick: the future of its own answer, or of what the call raised."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
-        waiting = self._waiting.setdefault(partition, [])
-        waiting.append((item, future))
-        if len(waiting) == 1:
+        if (waiting := self._waiting.get(partition)) is None:
+            self._waiting[partition] = waiting = []
             loop.call_soon(self._flush, partition)
-        return await future
+        waiting.append((item, future))
+        return future
 
     def _flush(self, partition: Partition) -> None:
         batch: list[tuple[Item, asyncio.Future[Answer]]] = []

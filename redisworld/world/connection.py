@@ -159,6 +159,7 @@ class Connection:
     async def __aenter__(self) -> Connection:
         self.commands = self._client(_COMMANDS_AT_ONCE + 4)
         self.reader = self._client(64)
+        self.reader.set_response_callback("XREADGROUP", lambda reply, **_: reply)  # ours makes deliveries at once
         try:
             await self._greet()
         except BaseException:

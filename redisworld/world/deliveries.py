@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from redisworld.keys import Partition
@@ -9,7 +11,7 @@ from redisworld.messages import StepMessage, WorkflowMessage, encode
 from redisworld.settings import SPEC_VERSION
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, dict=True):
     """A stream entry, pending under this process's consumer.
 
     ``stream`` is the name within the partition; ``deliveries`` counts the deliveries of this entry, from 1.
@@ -21,10 +23,15 @@ class Delivery(msgspec.Struct, frozen=True):
     fields: dict[str, bytes]
     deliveries: int = 1
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """The clear field ``kind``: step, workflow, or what a stranger wrote."""
         return self.text("kind")
+
+    @cached_property
+    def key(self) -> str:
+        """What tells this entry from all others: an entry id is unique in its stream only."""
+        return f"{self.partition.tag}{self.stream} {self.entry_id}"
 
     def text(self, field: str) -> str:
         """A clear field as text, or ``""``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -25,11 +25,15 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def fields_of(pairs: Any) -> dict[str, bytes]:
-    """Entry fields as redis-py or a script hands them over."""
-    if isinstance(pairs, dict):
-        return {k.decode("utf-8", "replace"): v for k, v in pairs.items()}
-    return {pairs[i].decode("utf-8", "replace"): pairs[i + 1] for i in range(0, len(pairs), 2)}
+_NAMES = {name.encode(): name for name in ("kind", "spec", "run", "step", "name", "reason", "at", "msg")}
+
+
+def fields_of(pairs: Sequence[bytes]) -> dict[str, bytes]:
+    """Entry fields by name, from names and values in turn."""
+    names = iter(pairs)
+    return {
+        _NAMES.get(name) or name.decode("utf-8", "replace"): value for name, value in zip(names, names, strict=True)
+    }
 
 
 class Queue:
@@ -81,11 +85,12 @@ class Queue:
         A stream whose group is gone gets it again, and the read answers nothing this time. Raises RedisUnavailable.
         """
         by_key = {key_of(stream).encode(): stream for stream in streams}
+        block = [] if block_ms is None else ["BLOCK", block_ms]
+        command = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count, *block, "STREAMS", *by_key]
+        command += [">"] * len(by_key)
 
         async def call() -> Any:
-            return await self._connection.reader.xreadgroup(
-                GROUP, self._consumer, {key.decode(): ">" for key in by_key}, count=count, block=block_ms
-            )
+            return await self._connection.reader.execute_command(*command)
 
         try:
             timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000 if block_ms else None
@@ -97,11 +102,9 @@ class Queue:
             return []
         pairs = reply.items() if isinstance(reply, dict) else reply or []
         return [
-            Delivery(
-                *by_key[key if isinstance(key, bytes) else key.encode()], _text(entry[0]), fields_of(entry[1] or {})
-            )
+            Delivery(*by_key[key], entry_id.decode(), fields_of(fields or ()))
             for key, entries in pairs
-            for entry in _flat(entries)
+            for entry_id, fields in entries
         ]
 
     async def wait_nudge(self, seen: dict[Partition, str], block_ms: int) -> None:

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -391,18 +391,18 @@ class World:
 
     # -- steps
 
-    async def claim(self, item: ClaimItem) -> Claim:
+    def claim(self, item: ClaimItem) -> Awaitable[Claim]:
         """Fence and write ``step_started``; goes out with the other claims of this tick."""
-        return await self._claims.add(item.delivery.partition, item)
+        return self._claims.add(item.delivery.partition, item)
 
     async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         args = [arg for item in items for arg in item.args()]
         replies = await self.call("claim_many", partition, self.clock(), self.consumer, *self.ceiling, *args)
         return [claim_of(reply) for reply in items_of(replies)]
 
-    async def complete(self, item: Completion) -> Recorded:
+    def complete(self, item: Completion) -> Awaitable[Recorded]:
         """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
-        return await self._completions.add(item.delivery.partition, item)
+        return self._completions.add(item.delivery.partition, item)
 
     async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
         args = [arg for item in items for arg in item.args()]
