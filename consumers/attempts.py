@@ -6,7 +6,9 @@ import asyncio
 import logging
 import random
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +25,8 @@ from redisworld.workflows import Step
 from redisworld.world import Completion, Delivery, Recorded, World
 
 log = logging.getLogger("redisworld")
+
+Answer = TypeVar("Answer")
 
 _LOGGED = 500
 """Characters of an error in the log; the whole of it is in the run's event log."""
@@ -49,6 +53,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     trace_carrier: dict[str, str] | None = None
 
 
+class Executed(msgspec.Struct, frozen=True):
+    """An attempt whose body has ended, with the outcome to record."""
+
+    attempt: Attempt
+    completion: Completion
+    seconds: float
+
+
 class Attempts:
     """Runs attempts; shared by the queued-step consumer and the orchestrator's inline steps."""
 
@@ -60,6 +72,10 @@ class Attempts:
 
     async def run(self, attempt: Attempt) -> Recorded:
         """Run the body and record its outcome: exactly one completion, however often it has to be sent."""
+        return await self.record(await self.execute(attempt))
+
+    async def execute(self, attempt: Attempt) -> Executed:
+        """Run the body; its outcome is not recorded yet."""
         a, started = attempt, time.monotonic()
         info = step_info(a.run_id, a.step_id, a.step.name, a.attempt, a.first_started_at)
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
@@ -82,34 +98,33 @@ class Attempts:
             completion = self._completion(a, "completed", result)
         if a.step.timeout_ms is not None:
             self._leases.unlimit(a.delivery)
-        recorded = await self._record(completion)
-        outcome = recorded.outcome if recorded.outcome in ("completed", "failed", "retrying") else "lost"
-        if outcome == "lost":
-            log.debug(
-                "outcome refused: run=%s step=%s attempt=%d answer=%s", a.run_id, a.step_id, a.attempt, recorded.outcome
-            )
-        observe(
-            StepEnded(
-                a.workflow,
-                a.step.name,
-                a.run_id,
-                a.step_id,
-                a.attempt,
-                outcome,
-                completion.cause,
-                time.monotonic() - started,
-            )
-        )
+        return Executed(a, completion, time.monotonic() - started)
+
+    async def record(self, executed: Executed) -> Recorded:
+        """Record an outcome on its own."""
+        recorded = await self.insist(executed, partial(self._world.complete, executed.completion))
+        self.ended(executed, recorded.outcome)
         return recorded
 
-    async def _record(self, completion: Completion) -> Recorded:
+    async def insist(self, executed: Executed, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer to a call that records an outcome: a lost reply is asked again, and costs no retry of the body."""
         while True:
             try:
-                return await self._world.complete(completion)
-            except RedisUnavailable:  # a lost reply is asked again, never turned into a retry of the body
+                return await call()
+            except RedisUnavailable:
                 if self._bodies.draining:
                     raise
-                log.warning("outcome not recorded yet: run=%s step=%s", completion.run_id, completion.step_id)
+                a = executed.attempt
+                log.warning("outcome not recorded yet: run=%s step=%s", a.run_id, a.step_id)
+
+    def ended(self, executed: Executed, answer: str) -> None:
+        """Tell observers what has become of an attempt; ``answer`` is the word with which Redis took its outcome."""
+        a = executed.attempt
+        outcome = answer if answer in ("completed", "failed", "retrying") else "lost"
+        if outcome == "lost":
+            log.debug("outcome refused: run=%s step=%s attempt=%d answer=%s", a.run_id, a.step_id, a.attempt, answer)
+        cause, seconds = executed.completion.cause, executed.seconds
+        observe(StepEnded(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, outcome, cause, seconds))
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
         info = failures.describe(error)

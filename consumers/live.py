@@ -14,6 +14,7 @@ from redisworld.errors import MalformedMessage
 from redisworld.events import Event, EventKind, RunCreated
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.replay import Instance
+from redisworld.replay.commands import CreateStep
 from redisworld.workflows import Workflow
 from redisworld.world import Delivery, Loaded, World
 
@@ -102,6 +103,27 @@ class Live:
         self.instance.committed()
         self.replayed_to = self.instance.consumed
 
+    def created_inline(self, step: CreateStep, at: int, *, run_started_at: int | None) -> None:
+        """A commit has written what this body asked for: this step, which has started, and nothing else.
+
+        ``run_started_at``: the start of the run that a first pass has written with it.
+        """
+        if run_started_at is not None:
+            self._deliver(f"run_started - - {run_started_at}\n".encode())
+            context = msgspec.structs.replace(self.identity.context, started_at=run_started_at)
+            self.identity = msgspec.structs.replace(self.identity, context=context)
+        self._deliver(f"step_created {step.id} - {at} {step.name}\n".encode() + step.input)
+        self._deliver(f"step_started {step.id} 1 {at}\n".encode())
+
+    def ended_inline(self, step_id: str, outcome: str, at: int, payload: bytes) -> None:
+        """That step has ended; the next commit writes the event that the body sees here."""
+        self._deliver(f"step_{outcome} {step_id} 1 {at}\n".encode() + payload)
+
+    def _deliver(self, element: bytes) -> None:
+        self.instance.deliver(events.parse(element))
+        self._last = element
+        self.events += 1
+
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
@@ -112,9 +134,7 @@ class Live:
         elements: tuple[bytes, ...] | list[bytes] = loaded.elements[self._last is not None :]
         while elements:
             for element in elements:
-                self.instance.deliver(events.parse(element))
-                self._last = element
-                self.events += 1
+                self._deliver(element)
                 if self.instance.consumed == self.replayed_to:
                     self.instance.passed()
                 if self.events % _EVENTS_PER_TURN == 0:

@@ -12,7 +12,7 @@ from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
 from redisworld.runs import Status
-from redisworld.world import Delivery, World
+from redisworld.world import Completion, Delivery, World
 
 Item = list[str | bytes | int]
 
@@ -36,17 +36,39 @@ class Inline(msgspec.Struct, frozen=True):
     token: str
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """The inline step that has led to a pass, and whose end that pass records.
+
+    ``length`` is that of the log when it started, with its start; ``at`` the body time of its end.
+    """
+
+    completion: Completion
+    length: int
+    at: int
+
+    def item(self) -> Item:
+        """As commit_pass takes it."""
+        done = self.completion
+        return ["did", done.step_id, done.token, done.outcome, self.length, self.at, done.payload]
+
+
 def chunks(
-    world: World, delivery: Delivery, run: Identity, asked: Pass, inline: Inline | None, holders: Mapping[str, str]
-) -> Iterator[tuple[list[str | bytes | int], bool]]:
+    world: World,
+    delivery: Delivery,
+    run: Identity,
+    asked: Pass,
+    inline: Inline | None,
+    holders: Mapping[str, str],
+    ended: Ended | None = None,
+) -> Iterator[tuple[Item, bool]]:
     """The arguments of each commit_pass call, and whether it is the last.
 
     Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
-    seals groups, sets ``replayed_to`` and settles; patches go with the first.
+    seals groups, sets ``replayed_to`` and settles; patches, and the step that has ended, go with the first.
     ``holders`` says of each new hook which other run holds its token.
     """
     settings = world.settings
-    chunk: list[str | bytes | int] = []
+    chunk: Item = ended.item() if ended else []
     for name in asked.patches:  # in the first chunk: what is asked for beyond a patch must not be without it
         chunk += ["patch", name]
     steps = size = 0
@@ -78,6 +100,12 @@ def chunks(
     if asked.outcome is not None:
         chunk += ending(asked.outcome)
     yield chunk, True
+
+
+def writes_only(asked: Pass, step: CreateStep) -> bool:
+    """Whether the commit of this pass puts this step into the log, and nothing else."""
+    others = (asked.waits, asked.cancelled_waits, asked.hooks, asked.disposed_hooks, asked.patches, asked.outcome)
+    return [other.id for other in asked.steps] == [step.id] and not any(others)
 
 
 def ending(outcome: Outcome) -> Item:

@@ -10,14 +10,15 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from consumers.attempts import Attempt, Attempts
+from consumers.attempts import Attempt, Attempts, Executed
 from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
 from consumers.live import Live, context_of
-from consumers.passes import Inline, chunks, failure, status_of
+from consumers.passes import Ended, Inline, chunks, failure, status_of, writes_only
 from consumers.slots import Slots
 from consumers.sticky import Sticky
 from redisworld import events
@@ -176,19 +177,16 @@ class Orchestrator:
     # -- commits
 
     async def _commit(self, job: _Job, live: Live) -> _Next:
-        """Commit what the body asks for, and run an inline step."""
-        started, asked = time.monotonic(), live.instance.commands()
+        """Commit what the body asks for; run a step inline where the commit starts one."""
+        asked = live.instance.commands()
         inline = self._choose_inline(job, asked)
-        async with self._slot(job if inline else None):  # taken before the step starts, so that it never waits for one
-            answer = await self._send(job, live, asked, inline)
-            observe(
-                PassCommitted(
-                    job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, time.monotonic() - started
-                )
-            )
-            if answer.inline and inline is not None:
-                live.committed()
-                return await self._run_inline(job, live, inline, answer)
+        if inline is None:
+            return await self._committed(job, live, asked, await self._send(job, live, asked, None))
+        async with self._slot(job):  # taken before the step starts, so that it never waits for one
+            return await self._commit_inline(job, live, asked, inline)
+
+    async def _committed(self, job: _Job, live: Live, asked: Pass, answer: Committed) -> _Next:
+        """What follows from the answer to a commit."""
         match answer.outcome:
             case "committed" | "again":
                 live.committed()
@@ -214,15 +212,18 @@ class Orchestrator:
                 log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
         return "settled"
 
-    async def _send(self, job: _Job, live: Live, asked: Pass, inline: Inline | None) -> Committed:
-        token = self._world.next_token()
+    async def _send(
+        self, job: _Job, live: Live, asked: Pass, inline: Inline | None, ended: Ended | None = None, token: str = ""
+    ) -> Committed:
+        """``token`` is that of the pass where this call may be repeated."""
+        started, token = time.monotonic(), token or self._world.next_token()
         answer = Committed("lost")
         disposing = frozenset(hook.id for hook in asked.disposed_hooks)
         holders = {
             hook.id: await self._world.hooks.claim(job.run_id, hook.id, hook.token, disposing=disposing)
             for hook in asked.hooks
         }
-        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline, holders):
+        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline, holders, ended):
             answer = await self._world.commit(
                 job.delivery,
                 job.run_id,
@@ -236,7 +237,9 @@ class Orchestrator:
             )
             live.started_at = None  # the run has started
             if answer.outcome not in ("chunk", "committed", "again", "ended"):
-                return answer
+                break
+        seconds = time.monotonic() - started
+        observe(PassCommitted(job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, seconds))
         return answer
 
     async def _fail(self, job: _Job, seen: Loaded | RunRow, code: str, message: str) -> None:
@@ -256,23 +259,64 @@ class Orchestrator:
 
     # -- inline steps
 
-    def _choose_inline(self, job: _Job, asked: Pass) -> Inline | None:
+    def _choose_inline(self, job: _Job, asked: Pass, *, has_slot: bool = False) -> Inline | None:
         """The first new step, if this worker may run it now. A step message has a step slot already."""
         if asked.outcome or not self._world.settings.max_inline_steps or self._stopping():
             return None
-        if job.is_wake and self._step_slots.free <= 0:
+        if job.is_wake and not has_slot and self._step_slots.free <= 0:
             return None
         step = next(iter(asked.steps), None)
         if step is None or step.name not in self._app.steps or step.queue not in self._queues:
             return None
         return Inline(step, self._world.next_token())
 
-    async def _run_inline(self, job: _Job, live: Live, inline: Inline, answer: Committed) -> _Next:
-        step = inline.step
-        observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
-        attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
-        following = await self._finish_inline(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
-        return "waits" if following == "settled" else following
+    async def _commit_inline(self, job: _Job, live: Live, asked: Pass, inline: Inline | None) -> _Next:
+        """Commit, run the step that starts with it, and go on from its end: one call for each of a row of steps.
+
+        The body sees the end of a step before the log has it, as long as nothing else can move the body. The next
+        commit writes that end, if nothing else has been written meanwhile; or the step is recorded on its own, and
+        the body, which has seen too much, is dropped.
+        """
+        executed: Executed | None = None
+        ended: Ended | None = None
+        while True:
+            run_started_at = live.started_at
+            if executed is None:
+                answer = await self._send(job, live, asked, inline)
+            elif asked.hooks:  # their tokens are claimed before the commit, so on ground that must hold
+                return await self._record_alone(executed)
+            else:
+                send = partial(self._send, job, live, asked, inline, ended, self._world.next_token())
+                answer = await self._attempts.insist(executed, send)
+                if answer.outcome not in ("committed", "again", "ended"):
+                    return await self._record_alone(executed)
+                self._attempts.ended(executed, executed.completion.outcome)
+            if inline is None or not answer.inline:
+                return await self._committed(job, live, asked, answer)
+            live.committed()
+            step, started = inline.step, self._world.now_ms()
+            observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
+            attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
+            executed = await self._execute(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
+            done = executed.completion
+            if done.outcome == "retrying" or not writes_only(asked, step) or not live.instance.waits_only_for(step.id):
+                recorded = await self._attempts.record(executed)
+                return "load" if recorded.detail == "responsible" else "waits"
+            at = answer.at + max(0, self._world.now_ms() - started)
+            live.created_inline(step, answer.at, run_started_at=run_started_at)
+            ended = Ended(done, live.instance.consumed, at)
+            live.ended_inline(step.id, done.outcome, at, done.payload)
+            asked = live.instance.commands()
+            inline = self._choose_inline(job, asked, has_slot=True)
+
+    async def _record_alone(self, executed: Executed) -> _Next:
+        """Something may have been written since the step started that the body has not seen: it is dropped."""
+        recorded = await self._attempts.record(executed)
+        return "lost" if recorded.detail == "responsible" else "settled"
+
+    async def _execute(self, job: _Job, attempt: Attempt) -> Executed:
+        with self._replay_slots.lent() if job.is_wake else nullcontext():  # wakes go on while a body runs
+            return await self._attempts.execute(attempt)
 
     async def _run_owned(self, job: _Job, loaded: Loaded) -> _Next:
         """A redelivery of the owner: its inline step starts again here."""
@@ -308,7 +352,8 @@ class Orchestrator:
         started = msgspec.structs.replace(
             attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
         )
-        return await self._finish_inline(job, started)
+        recorded = await self._attempts.record(await self._execute(job, started))
+        return "load" if recorded.detail == "responsible" else "settled"
 
     def _attempt(self, job: _Job, context: RunContext, step_id: str, name: str, token: str, data: bytes) -> Attempt:
         return Attempt(
@@ -329,15 +374,10 @@ class Orchestrator:
             trace_carrier=job.message.trace_carrier,
         )
 
-    async def _finish_inline(self, job: _Job, attempt: Attempt) -> _Next:
-        with self._replay_slots.lent() if job.is_wake else nullcontext():  # wakes go on while a body runs
-            recorded = await self._attempts.run(attempt)
-        return "load" if recorded.detail == "responsible" else "settled"
-
     @asynccontextmanager
-    async def _slot(self, job: _Job | None) -> AsyncIterator[None]:
-        """A step slot for an inline step of a wake; a step message came with one."""
-        if job is None or not job.is_wake:
+    async def _slot(self, job: _Job) -> AsyncIterator[None]:
+        """A step slot for inline steps of a wake; a step message came with one."""
+        if not job.is_wake:
             yield
             return
         self._step_slots.hold()

@@ -146,6 +146,11 @@ class Instance:
         """Names of the steps asked for and not completed in this view, by id."""
         return {id: step.name for id, step in self._body.ledger.open_steps.items()}
 
+    def waits_only_for(self, step_id: str) -> bool:
+        """Whether nothing but the end of this step, or a cancel request, can move the body."""
+        ledger = self._body.ledger
+        return ledger.open_steps.keys() == {step_id} and not ledger.open_waits and not ledger.open_hooks
+
     def open_waits(self) -> dict[str, int]:
         """Due times (epoch milliseconds) of the waits the body waits for, by id."""
         return {id: wait.due_ms for id, wait in self._body.ledger.open_waits.items()}

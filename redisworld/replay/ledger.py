@@ -55,6 +55,7 @@ class Ledger:
         self._by_number: dict[int, Asked] = {}
         self.open_steps: dict[str, AskedStep] = {}
         self.open_waits: dict[str, AskedWait] = {}
+        self.open_hooks: dict[str, AskedHook] = {}
         self.unrecorded: dict[str, Asked] = {}
         self.to_cancel: dict[str, None] = {}
         """Recorded waits the body dropped, whose cancellation the log does not hold."""
@@ -74,9 +75,11 @@ class Ledger:
     def ask_hook(self, asked: AskedHook) -> None:
         """The body asked for a hook."""
         self._ask(asked.id, asked)
+        self.open_hooks[asked.id] = asked
 
     def dispose_hook(self, asked: AskedHook) -> None:
         """The body disposed of a hook. It is recorded all the same: a crashed pass may have claimed its token."""
+        self.open_hooks.pop(asked.id, None)
         if not asked.holder:
             self.to_dispose[asked.id] = None
 

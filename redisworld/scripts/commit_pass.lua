@@ -26,12 +26,32 @@
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
   unpack(ARGV, 1, 14)
 
+-- The inline step that this message owns has ended, and the body has gone on from it. That holds only while nothing else has
+-- been written since its start: any event may be one that the body sees first. False where something has.
+local function record_own(run, did)
+  local step = open_step(run, did.step)
+  if step and step.terminal and step.token == did.token and run.wake == message then return true end -- a chunk again
+  if not step or step.status ~= 'running' or step.token ~= did.token or step.group ~= '' or run.length ~= tonumber(did.length)
+    or redis.call('HGET', run.row, 'own:' .. message) ~= did.step then return false end
+  run.at = math.max(tonumber(did.at), run.last_at) -- what the body has taken for the time of this event
+  run.at_text = string.format('%.0f', run.at)
+  end_step(run, step, did.outcome, did.payload)
+  run.at = math.max(run.at, now)
+  run.at_text = string.format('%.0f', run.at)
+  set_field(run, 'own:' .. message, false)
+  run.woken_at, run.wake = run.length, message
+  set_field(run, 'woken_at', run.length)
+  set_field(run, 'wake', message)
+  return true
+end
+
 if #ARGV < 14 then return {'broken', 'takes 14 arguments at least, not ' .. #ARGV} end
 local refused = plain('run_id', run_id, 'message', message, 'pass', pass) or streams('stream', stream) or entries('entry', entry)
   or one_of('last', last, '0', '1') or numbers('now?', now, 'replayed_to', replayed_to, 'consumed', consumed,
   'limit', limit, 'retention', retention, 'spec', spec, 'started_at?', started_at)
 if refused then return refused end
-local run = open_run(run_id, clock(now))
+now = clock(now)
+local run = open_run(run_id, now)
 if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 local done_pass, done_word, done_inline, done_at =
@@ -64,12 +84,15 @@ local items, refusal = read_items(run, 15)
 for _, item in ipairs(items or {}) do
   if last ~= '1' and (item.op == 'inline' or item.op == 'end') then
     refusal = {'broken', 'item ' .. item.op .. ' belongs into the last chunk'}
+  elseif item.op == 'did' and item ~= items[1] then
+    refusal = {'broken', 'item did comes first'}
   end
 end
 refusal = refusal or foreign_key('stats', 'hash', 'delayed', 'zset', 'nudge', 'stream', 'workflows' .. run.pin, 'stream',
   'index:status:pending', 'zset', 'index:status:running', 'zset')
 if refusal then return refusal end
 
+if #items > 0 and items[1].op == 'did' and not record_own(run, table.remove(items, 1)) then return {'lost', '0'} end
 if run.status == 'pending' then start_run_now(run, tonumber(started_at)) end
 
 local inline, ending = false, false

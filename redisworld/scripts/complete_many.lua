@@ -38,10 +38,7 @@ local function retry(run, step, cause, payload, wait_ms, target, name, body)
 end
 
 local function finish(run, step, outcome, payload, message, stream, entry, may_replay)
-  append(run, 'step_' .. outcome, step.id, step.attempt, '', payload)
-  step.status, step.terminal, step.entry, step.message, step.retry_at = outcome, true, '', '', '0'
-  count('steps_' .. outcome)
-  save_step(run, step)
+  end_step(run, step, outcome, payload)
   if run.terminal or not step_tells(run, step, outcome == 'failed') then return 'settled' end
   return observe(run, 'step', message, may_replay and holds(stream, entry, consumer))
 end

@@ -47,7 +47,7 @@ local function one_item()
   local items, refusal = read_items(run, 6)
   if refusal then return refusal end
   local item = items[1]
-  if #items ~= 1 or item.op == 'inline' or item.op == 'seal' or item.op == 'assign' then
+  if #items ~= 1 or item.op == 'inline' or item.op == 'seal' or item.op == 'assign' or item.op == 'did' then
     return {'broken', 'item ' .. item.op .. ' is no single event'}
   end
   local foreign = foreign_key('stats', 'hash')

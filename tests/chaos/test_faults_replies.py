@@ -74,7 +74,9 @@ RETRIED = (chaos_app.retried, (), "r")
 NOTHING = (chaos_app.nothing, (), None)
 
 CASES: dict[str, tuple[tuple[bytes, ...], Any]] = {
-    "complete, inline": ((COMPLETE, b"completed"), TWO),
+    "complete, inline or queued": ((COMPLETE, b"completed"), DIAMOND),
+    "complete and start the next, inline": ((COMMIT, b"did", b"inline"), TWO),
+    "complete and end, inline": ((COMMIT, b"did", b"run_completed"), TWO),
     "complete, queued": ((COMPLETE, b"completed"), JOIN),
     "complete, retrying": ((COMPLETE, b"retrying"), RETRIED),
     "claim": ((CLAIM,), JOIN),

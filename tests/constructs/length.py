@@ -84,7 +84,7 @@ class _Meter:
         reply = await self._call(name, *args, **kwargs)
         self._calls += 1
         self._bytes += _size(args[1:]) + _size(reply)
-        if name == "complete_many":
+        if name == "complete_many" or "did" in args:  # the end of a step, alone or with the pass that it leads to
             self._marks.append((self._calls, self._bytes))
         return reply
 

@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 _NAMES = {
     "number?": "now started_at",
     "number": "retention limit count bytes from lease ticket deliveries spec replayed_to consumed delay attempts keep"
-    " due",
+    " due length at",
     "choice": "last may_replay known mode outcome awaited",
     "plain": "run_id run step hook_id message pass id step_id name workflow group",
     "plain?": "code old dead_run dead_hook deployment pin holder",
@@ -54,6 +54,7 @@ _EXCEPTIONS = {
     "claim_many.attempts": "digits",
     "claim_many.entry": "entry?",
     "claim_many.token": "plain",
+    "commit_pass.did.token": "plain",
     "commit_pass.end.kind": "choice",
     "commit_pass.inline.group": "plain?",
     "commit_pass.inline.message": "any",

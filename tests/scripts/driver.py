@@ -71,6 +71,11 @@ def inline(step_id: str, token: str, group: str = "", *, run: str = RUN) -> Item
     return ["inline", *step(step_id, group, run=run)[1:], token]
 
 
+def did(step_id: str, token: str, *, length: int, at: int = NOW, outcome: str = "completed") -> Item:
+    """The first item of a commit: the inline step whose end led to the pass."""
+    return ["did", step_id, token, outcome, length, at, RESULT if outcome == "completed" else ERROR]
+
+
 def message(step_id: str, *, name: str = "work", run: str = RUN) -> bytes:
     """The bytes of a step message."""
     return messages.encode(step_message(step_id, name=name, run=run))

@@ -50,7 +50,7 @@ def arguments() -> Iterator[Any]:
         names = [f"{script}.{name}" for name in (*header(script).args, *ITEMS.get(script, "").split())]
         if script in ("commit_pass", "create_event"):
             alone = script == "create_event"
-            ops = sorted(item_fields().keys() - ({"inline", "seal", "assign"} if alone else {"waited", "start"}))
+            ops = sorted(item_fields().keys() - ({"did", "inline", "seal", "assign"} if alone else {"waited", "start"}))
             names += [f"{script}.{op}.{field}" for op in ops for field in item_fields()[op]]
         yield from (name for name in dict.fromkeys(names) if absurd(name))
 

@@ -2,6 +2,7 @@
 -- step|inline: id name group target message input [token] · wait: id due · unwait: id
 -- · hook: id token metadata holder awaited · dispose: id · attr: id changes payload · patch: name · seal: group mode
 -- · assign: step group · end: kind code payload
+-- · did, first of all: step token outcome length at payload: the inline step that this pass has seen end, unrecorded
 local FIELDS = {
   step = {'id', 'name', 'group', 'target', 'message', 'input'},
   inline = {'id', 'name', 'group', 'target', 'message', 'input', 'token'},
@@ -14,6 +15,7 @@ local FIELDS = {
   seal = {'group', 'mode'},
   assign = {'step', 'group'},
   ['end'] = {'kind', 'code', 'payload'},
+  did = {'step', 'token', 'outcome', 'length', 'at', 'payload'},
 }
 
 -- id name group target, as nearly all steps have them; any other is looked at closely
@@ -70,12 +72,18 @@ local function judge_end(run, item)
     or foreign_end(run, string.sub(item.kind, 5))
 end
 
+local function judge_did(_, item)
+  return plain('step', item.step, 'token', item.token) or one_of('outcome', item.outcome, 'completed', 'failed')
+    or numbers('length', item.length, 'at', item.at)
+end
+
 local function judge_dispose(run, item)
   return plain('id', item.id) or foreign_key('run:' .. run.id .. ':hooks', 'hash', 'releases', 'hash')
 end
 
 local JUDGE = {step = judge_step, inline = judge_step, wait = judge_wait, unwait = judge_wait_end, hook = judge_hook,
-  dispose = judge_dispose, attr = judge_attributes, patch = judge_patch, seal = judge_seal, assign = judge_assign, ['end'] = judge_end}
+  dispose = judge_dispose, attr = judge_attributes, patch = judge_patch, seal = judge_seal, assign = judge_assign, ['end'] = judge_end,
+  did = judge_did}
 
 local function cannot_be_read(run, item)
   if item.group and grouped(item.group) and not open_group(run, item.group) then return true end

@@ -83,6 +83,14 @@ local function start_step(run, step, token, message, entry)
   count('steps_started')
 end
 
+-- The running attempt has ended: completed or failed.
+local function end_step(run, step, outcome, payload)
+  append(run, 'step_' .. outcome, step.id, step.attempt, '', payload)
+  step.status, step.terminal, step.entry, step.message, step.retry_at = outcome, true, '', '', '0'
+  count('steps_' .. outcome)
+  save_step(run, step)
+end
+
 -- The element of the log with this number, as header and payload.
 local function read_element(run, number)
   number = tonumber(number)

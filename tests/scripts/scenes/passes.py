@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.scripts.driver import RUN, Consumer, Item, end, inline, step
+import msgspec
+
+from tests.scripts.driver import RUN, Consumer, Item, Turn, did, end, inline, step
 from tests.scripts.scenes.hooks import hook
 from tests.scripts.scenes.runs import overwrite
 from tests.scripts.scenes.scene import Ask, scene
@@ -64,6 +66,38 @@ async def a_pass_under_a_lost_delivery_has_more_to_see(a: Consumer, b: Consumer)
 async def a_pass_asks_for_an_inline_step(a: Consumer, b: Consumer) -> Ask:
     turn = await a.begin()
     return lambda: a.commit(turn, step("s1"), inline("s2", "t2"))
+
+
+async def _after_inline(a: Consumer) -> Turn:
+    """A turn whose pass has been committed, and started s1 inline as t1: four events."""
+    turn = await a.begin()
+    await a.commit(turn, inline("s1", "t1"))
+    return msgspec.structs.replace(turn, loaded=msgspec.structs.replace(turn.loaded, replayed_to=2))
+
+
+@scene("commit_pass", "committed 1")
+async def an_inline_step_has_ended_and_the_next_one_starts(a: Consumer, b: Consumer) -> Ask:
+    turn = await _after_inline(a)
+    return lambda: a.commit(turn, did("s1", "t1", length=4, at=a.clock.now + 3), inline("s2", "t2"), consumed=5)
+
+
+@scene("commit_pass", "ended 0")
+async def an_inline_step_has_failed_and_so_does_its_run(a: Consumer, b: Consumer) -> Ask:
+    turn = await _after_inline(a)
+    return lambda: a.commit(turn, did("s1", "t1", length=4, outcome="failed"), end("run_failed", "E"), consumed=5)
+
+
+@scene("commit_pass", "chunk 0")
+async def an_inline_step_has_ended_and_leads_to_many(a: Consumer, b: Consumer) -> Ask:
+    turn = await _after_inline(a)
+    return lambda: a.commit(turn, did("s1", "t1", length=4), step("s2", "g1"), consumed=5, last=False)
+
+
+@scene("commit_pass", "lost 0")
+async def an_inline_step_has_ended_after_something_that_the_body_has_not_seen(a: Consumer, b: Consumer) -> Ask:
+    turn = await _after_inline(a)
+    await a.world.cancel(RUN)
+    return lambda: a.commit(turn, did("s1", "t1", length=4), inline("s2", "t2"), consumed=5)
 
 
 @scene("commit_pass", "again 0")
