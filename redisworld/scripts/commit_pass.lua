@@ -30,7 +30,11 @@ local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass
 -- been written since its start: any event may be one that the body sees first. False where something has.
 local function record_own(run, did)
   local step = open_step(run, did.step)
-  if step and step.terminal and step.token == did.token and run.wake == message then return true end -- a chunk again
+  if step and step.terminal then -- a first chunk that comes again, unless the step has ended otherwise
+    local header, payload = read_element(run, did.length + 1)
+    return run.wake == message and step.token == did.token and payload == did.payload
+      and string.find(header, 'step_' .. did.outcome .. ' ' .. did.step .. ' ', 1, true) == 1
+  end
   if not step or step.status ~= 'running' or step.token ~= did.token or step.group ~= '' or run.length ~= tonumber(did.length)
     or redis.call('HGET', run.row, 'own:' .. message) ~= did.step then return false end
   run.at = math.max(tonumber(did.at), run.last_at) -- what the body has taken for the time of this event

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from consumers.passes import Identity, Inline, chunks
+from consumers.passes import Identity, Inline, chunks, status_of, writes_only
 from redisworld import Hook, Workflows, events, failures, hook, values
 from redisworld.errors import ErrorInfo
 from redisworld.events import EventKind, RunCreated
@@ -137,6 +137,11 @@ async def sequence() -> int:
 
 
 @app.workflow
+async def then_gather() -> int:
+    return await work() + sum(await asyncio.gather(work(), work()))
+
+
+@app.workflow
 async def race() -> int:
     tasks = [asyncio.ensure_future(work()), asyncio.ensure_future(work())]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -240,6 +245,8 @@ class Asked(NamedTuple):
     """Of that step."""
     hook: str
     """The hook whose token is claimed before the commit, or ""."""
+    alone: bool
+    """Whether the body can go on from the end of that step before the log has it."""
 
 
 class _Quiet(msgspec.Struct, frozen=True):
@@ -269,7 +276,7 @@ def ask(
     """
     created = events.parse(log[0])
     given = msgspec.msgpack.decode(created.payload, type=RunCreated)
-    asked = _replayed(workflow, log, points, at, given.input)
+    asked, body = _replayed(workflow, log, points, at, given.input)
     first = next(iter(asked.steps), None) if inline and not asked.outcome else None
     world: Any = _Quiet(Settings(chunk_steps=chunk_steps))
     identity = Identity(run_id=RUN, workflow=workflow, context=RunContext(given.deployment_id, given.spec_version))
@@ -281,10 +288,21 @@ def ask(
         first.id if first else "",
         first.name if first else "",
         next(iter(holders), ""),
+        first is not None and writes_only(asked, first) and body.waits_only_for(first.id),
     )
 
 
-def _replayed(workflow: str, log: tuple[bytes, ...], points: tuple[int, ...], at: int, input: bytes) -> Pass:
+@cache
+def end(workflow: str, log: tuple[bytes, ...]) -> str:
+    """How the body ends after this log: the kind of event that records it, or ""."""
+    given = msgspec.msgpack.decode(events.parse(log[0]).payload, type=RunCreated)
+    asked, _ = _replayed(workflow, log, (), body_time(log), given.input)
+    return "" if asked.outcome is None else f"run_{status_of(asked.outcome)}"
+
+
+def _replayed(
+    workflow: str, log: tuple[bytes, ...], points: tuple[int, ...], at: int, input: bytes
+) -> tuple[Pass, Instance]:
     body = Instance(run_id=RUN, workflow=app.workflows[workflow], input=input, at=at)
     try:
         body.start()
@@ -292,7 +310,7 @@ def _replayed(workflow: str, log: tuple[bytes, ...], points: tuple[int, ...], at
             body.deliver(events.parse(element))
             if body.consumed in points:
                 body.committed()
-        return body.commands()
+        return body.commands(), body
     finally:
         body.close()
 

@@ -169,6 +169,37 @@ BROKEN = (
         (("commit_pass", "set_field(run, 'wake', '')", ""),),
     ),
     Broken(
+        "an end that is recorded after something which its body has not seen",
+        "clean up inline, request",
+        (("commit_pass", "or run.length ~= tonumber(did.length)", ""),),
+    ),
+    Broken(
+        "a usual claim in a run that has ended",
+        "gather2 queued, terminate",
+        (("claim_many", "if read[1] == 'running' and type", "if read[1] and type"),),
+    ),
+    Broken(
+        "a usual claim that starts whatever is there",
+        "sequence lost queued",
+        (
+            (
+                "claim_many",
+                "'^pending|0|0||||([^|]*)|(%d+)|0|0|0$'",
+                "'^%a+|%d+|%d+|[^|]*|[^|]*|[^|]*|([^|]*)|(%d+)|%d+|%d+|%d+$'",
+            ),
+        ),
+    ),
+    Broken(
+        "a usual completion of whoever comes",
+        "gather2 queued",
+        (("complete_many", "if token == ARGV[i + 2] and step == ARGV[i + 5]", "if step == ARGV[i + 5]"),),
+    ),
+    Broken(
+        "a usual completion that tells nobody of the last one of a group",
+        "gather2 queued",
+        (("complete_many", "if group.left <= 1 then return false end", ""),),
+    ),
+    Broken(
         "a promotion that completes a dropped wait, which its commit has not taken out",
         "dropped timer queued",
         (

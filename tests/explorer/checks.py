@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from redisworld import messages
 from redisworld.messages import StepMessage
-from tests.explorer import hands
+from tests.explorer import bodies, hands
 from tests.explorer.model import Scenario
 from tests.explorer.store import View
 
@@ -142,6 +142,10 @@ def _rest(view: View, scenario: Scenario) -> Iterator[str]:
         yield "there are dead letters"
     if status not in scenario.ends:
         yield f"nothing goes on, and the run is {status}"
+    number = next((n for n, element in enumerate(view.log) if element.startswith(_ENDS_BYTES)), len(view.log))
+    replayed, kind = bodies.end(scenario.workflow, view.log[:number]), f"run_{status}"
+    if replayed != kind and (scenario.budget.cancel != "terminate" or kind != "run_cancelled"):
+        yield f"the log says {kind}, and its replay ends with {replayed or 'a body that waits'}"
     if status == "completed":
         result = next(e for e in view.log if e.startswith(b"run_completed")).partition(b"\n")[2]
         if result != scenario.result:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from redisworld import messages
+from redisworld import events, messages
 from redisworld.messages import Message, RunContext, StepMessage, moved
 from redisworld.settings import SPEC_VERSION
 from redisworld.world import ClaimItem, Completion, Delivery, Outgoing
@@ -69,7 +69,7 @@ def call(hand: Hand, consumer: str, now: int, view: View, scenario: Scenario, ma
         return "stage_hook", [now, RUN, hand.step, TOKEN]
     if hand.does == "point":
         return "claim_token", [TOKEN, RUN, hand.step, "", ""]
-    if hand.does == "commit":
+    if hand.does in ("commit", "go"):
         return "commit_pass", _commit(hand, consumer, now, view, scenario)
     if hand.does == "finish":
         outcome = bodies.outcome(hand.name, hand.charged)
@@ -95,7 +95,7 @@ def call(hand: Hand, consumer: str, now: int, view: View, scenario: Scenario, ma
 def hand_back(hand: Hand, consumer: str, now: int) -> tuple[str, Args] | None:
     """What a draining worker calls instead: a message that has not started goes back, a body is handed back."""
     held = hand.held
-    if hand.does == "finish":
+    if hand.does in ("finish", "go"):
         delivery = Delivery(PARTITION, held.stream, held.entry, {})
         item = msgspec.structs.replace(_completion(hand, delivery, "retrying", False), cause="drain", delay_ms=0)
         return "complete_many", [now, consumer, *item.args()]
@@ -147,18 +147,42 @@ def _retry_message(hand: Hand) -> bytes:
 
 
 def _asked(hand: Hand, view: View, scenario: Scenario) -> bodies.Asked:
-    log, points = bodies.seen(view.log[: hand.prefix], hand.points)
+    elements = view.log[: hand.prefix]
+    if hand.does == "go":  # the last element is not there yet
+        elements = (*view.log[: hand.prefix - 1], _end(hand, view))
+    log, points = bodies.seen(elements, hand.points)
     at = hand.started_at or bodies.body_time(view.log)
     return bodies.ask(scenario.workflow, log, points, at, scenario.chunk, scenario.inline)
 
 
+def _end(hand: Hand, view: View) -> bytes:
+    """The end of the hand's inline step, as a body that goes on from it sees it: at the time of its start."""
+    at = events.parse(view.log[hand.prefix - 2]).at
+    outcome = bodies.outcome(hand.name, hand.charged)
+    payload = bodies.RESULT if outcome == "completed" else bodies.ERROR
+    return f"step_{outcome} {hand.step} {hand.attempt} {at}\n".encode() + payload
+
+
+def _did(hand: Hand, view: View) -> list[str | bytes | int]:
+    end = events.parse(_end(hand, view))
+    outcome = end.kind.removeprefix("step_")
+    return ["did", hand.step, hand.token, outcome, hand.prefix - 1, end.at, end.payload]
+
+
+def _pass_token(hand: Hand) -> str:
+    return hand.token + "g" if hand.does == "go" else hand.token
+
+
 def _commit(hand: Hand, consumer: str, now: int, view: View, scenario: Scenario) -> Args:
     calls, held = _asked(hand, view, scenario).calls, hand.held
-    items = [hand.token + "i" if item == bodies.INLINE_TOKEN else item for item in calls[hand.chunk]]
+    token = _pass_token(hand)
+    items = [token + "i" if item == bodies.INLINE_TOKEN else item for item in calls[hand.chunk]]
+    if hand.does == "go" and hand.chunk == 0:
+        items = [*_did(hand, view), *items]
     last = int(hand.chunk == len(calls) - 1)
     return [
         now, consumer, RUN, hand.replayed_to, hand.prefix, held.message.message_id, held.stream, held.entry,
-        hand.token, last, *_CEILING, SPEC_VERSION, hand.started_at or "", *items,
+        token, last, *_CEILING, SPEC_VERSION, hand.started_at or "", *items,
     ]  # fmt: skip
 
 
@@ -286,10 +310,10 @@ def _committed(
     points = (*hand.points, hand.prefix)
     if word == "committed" and detail == "1":
         asked = _asked(hand, view, scenario)
-        return Hand(
+        started = Hand(
             hand.held,
             "finish",
-            token=hand.token + "i",
+            token=_pass_token(hand) + "i",
             step=asked.step,
             name=asked.name,
             attempt=1,
@@ -299,6 +323,7 @@ def _committed(
             prefix=hand.prefix,
             points=points,
         )
+        return _gone_on(started, asked.alone, hand.started_at > 0, view, scenario)
     if word == "again":
         return Hand(hand.held, "load", prefix=hand.prefix, points=points)
     if word == "committed":
@@ -306,6 +331,26 @@ def _committed(
     if (word, detail) == ("lost", "1"):
         return Hand(hand.held, "load")
     return None
+
+
+def _gone_on(started: Hand, alone: bool, first: bool, view: View, scenario: Scenario) -> Hand:
+    """The inline step that has started: its body may go on from its end before that is recorded."""
+    if not alone or bodies.outcome(started.name, started.charged) == "retrying":
+        return started
+    length = started.prefix + 2 + first  # what the commit has written if nothing came before it
+    if length > len(view.log):
+        raise Unexpected(f"a commit that starts a step wrote less than that: {view.log[started.prefix :]}")
+    going = started._replace(does="go", prefix=length + 1, replayed_to=started.prefix)
+    return started._replace(keeps=False, prefix=0, points=()) if _asked(going, view, scenario).hook else going
+
+
+def _went_on(
+    hand: Hand, word: str, detail: str, answer: list[Any], view: View, scenario: Scenario, token: str
+) -> Hand | None:
+    if word in ("chunk", "committed", "again", "ended"):
+        return _committed(hand, word, detail, answer, view, scenario, token)
+    alone = Hand(hand.held, "finish", token=hand.token, step=hand.step, name=hand.name, attempt=hand.attempt)
+    return alone._replace(charged=hand.charged, inline=True)
 
 
 def robbed(hand: Hand, answer: list[Any], before: View) -> str:
@@ -330,4 +375,5 @@ _AFTER = {
     "stage": _staged,
     "point": _pointed,
     "commit": _committed,
+    "go": _went_on,
 }

@@ -49,7 +49,7 @@ class Hand(NamedTuple):
     held: Held
     does: str
     """claim, own (claim of an owned step), finish, load, stage and point (before the commit that makes a hook), commit,
-    move, or keep (its body)."""
+    go (a commit that records the end of the inline step before it), move, or keep (its body)."""
     token: str = ""
     step: str = ""
     name: str = ""

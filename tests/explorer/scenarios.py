@@ -85,6 +85,7 @@ def ci() -> list[Scenario]:
         *_case("helper", "gather_then", 3, steal, helpers=1),
         *_case("two slots", "one", 1, Budget(0, 2), slots=2),
         *_case("chunks", "gather2", 2, crash, chunk=1),
+        *_case("then chunks", "then_gather", 3, both, chunk=1),
         *_both("one", "one", 1, crash),
         *_both("clean up", "cleanup", 1, calm),
         *_both("gather2", "gather2", 2, calm),

@@ -97,3 +97,14 @@ async def test_a_run_goes_on_when_its_worker_dies_between_the_chunks(a: Consumer
     loaded = (await b.load(await b.take(turn.delivery))).loaded
 
     assert (loaded.outcome, loaded.owned, loaded.length) == ("loaded", "", 6)
+
+
+async def test_nothing_is_written_when_the_step_has_used_up_its_attempts_meanwhile(a: Consumer, b: Consumer) -> None:
+    """The same token stands in the state of a step that another worker has given up."""
+    turn = await _started(a)
+    again = await b.take(turn.delivery)
+    item = b.claim_item(again, run_id=RUN, step_id="s1", message_id="start", owned=True, attempts_allowed=1)
+    assert (await b.world.claim(item)).outcome == "exhausted"
+
+    assert (await a.commit(turn, did("s1", "t1", length=4), end(), consumed=5)).outcome == "lost"
+    assert (await a.row()).status == "running"
