@@ -114,8 +114,8 @@ class Attempts:
             except RedisUnavailable:
                 if self._bodies.draining:
                     raise
-                a = executed.attempt
-                log.warning("outcome not recorded yet: run=%s step=%s", a.run_id, a.step_id)
+                where = f"run={executed.attempt.run_id} step={executed.attempt.step_id}"
+                self._world.connection.faults.warn("redis", f"outcome not recorded yet: {where}")
 
     def ended(self, executed: Executed, answer: str) -> None:
         """Tell observers what has become of an attempt; ``answer`` is the word with which Redis took its outcome."""

@@ -36,7 +36,7 @@ async def refuse(
     settings = world.settings
     now = entry_ms(delivery)
     after = moved(message, refused_at=now)
-    refusals = message.deliveries
+    refusals = max(1, message.deliveries)  # a stranger's number, perhaps
     data_missing = reason in ("not_found", "missing")
     over = now - (after.first_refused_at or now) >= settings.refused_limit_ms
     if over or (data_missing and refusals >= settings.max_deliveries):
@@ -60,6 +60,7 @@ async def reroute(
     hops: int,
 ) -> None:
     """Send a message to its run's deployment, with all it carries; after three hops its run fails."""
+    hops = max(0, hops)  # a stranger's number, perhaps
     if hops >= len(_REROUTE_DELAYS_MS):
         mine = world.settings.deployment
         await bury(
@@ -105,7 +106,8 @@ async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, de
     payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
     if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
         observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
-        log.error("dead letter: run=%s entry=%s reason=%s %s", run_id or "-", delivery.entry_id, reason, detail)
+        text = f"dead letter: run={run_id or '-'} entry={delivery.entry_id} reason={reason} {detail}"
+        world.connection.faults.warn(f"dead letter {reason}", text, level=logging.ERROR)
 
 
 async def bury_poison(world: World, delivery: Delivery) -> bool:

@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+
+from redisworld.observe import Reading, observe
 
 log = logging.getLogger("redisworld")
 
-_READY_AFTER_READ_S = 5.0
+_SILENT_S = 5.0
 """A read ends at the latest after ``block_ms`` (1 s); five times that without one is a stall."""
+_BEYOND_BLOCK_S = 4.0
+
+
+class LoopHealth:
+    """What one loop that reads from Redis says of itself."""
+
+    def __init__(self, name: str, silent_limit_s: float) -> None:
+        self.name = name
+        self._silent_limit = silent_limit_s
+        self._last_read = 0.0
+        self._failing: str | None = None
+
+    def read_done(self) -> None:
+        """A read has come back."""
+        self._last_read = time.monotonic()
+        if self._failing is not None:
+            log.info("reading again: %s", self.name)
+            self._failing = None
+            observe(Reading(self.name, True))
+
+    def read_failed(self, error: Exception) -> None:
+        """A read has failed. Whoever says so logs it too."""
+        if self._failing is None:
+            observe(Reading(self.name, False))
+        self._failing = f"cannot read {self.name}: {error}"
+
+    def problem(self) -> str | None:
+        """None while it reads, else why not."""
+        if self._failing is not None:
+            return self._failing
+        silent = time.monotonic() - self._last_read
+        return f"{self.name} has not been read for {self._silent_limit:g} s" if silent > self._silent_limit else None
 
 
 class Health:
     """What the loops report, for /healthz and /readyz. Read from another thread."""
 
-    def __init__(self, *, blocked_limit_s: float) -> None:
+    def __init__(self, *, blocked_limit_s: float, block_s: float = 1.0) -> None:
         self._blocked_limit = blocked_limit_s
-        self._last_read = 0.0
+        self._silent_limit = max(_SILENT_S, block_s + _BEYOND_BLOCK_S)
         self._last_tick = time.monotonic()
-        self._failing: str | None = None
+        self._loops: list[LoopHealth] = []
         self.stopping = False
+
+    def loop(self, name: str, *, may_be_silent: bool = False) -> LoopHealth:
+        """A loop that has to read for this process to be ready; each speaks for itself alone."""
+        self._loops.append(loop := LoopHealth(name, math.inf if may_be_silent else self._silent_limit))
+        return loop
 
     def tick(self) -> None:
         """The event loop moves."""
         self._last_tick = time.monotonic()
-
-    def read_done(self) -> None:
-        """A read of the streams has come back."""
-        self._last_read = time.monotonic()
-        if self._failing is not None:
-            log.info("reading again")
-            self._failing = None
-
-    def read_failed(self, error: Exception) -> None:
-        """A read of the streams has failed."""
-        if self._failing is None:
-            log.warning("cannot read: %s", error)
-        self._failing = str(error)
 
     def alive(self) -> str | None:
         """None when alive, else why not. Never depends on Redis: a restart would not bring it back."""
@@ -47,8 +74,4 @@ class Health:
         """None when this process takes messages, else why not."""
         if self.stopping:
             return "shutting down"
-        if self._failing is not None:
-            return self._failing
-        if time.monotonic() - self._last_read > _READY_AFTER_READ_S:
-            return "the streams have not been read for 5 s"
-        return None
+        return next((problem for loop in self._loops if (problem := loop.problem())), None)

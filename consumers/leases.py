@@ -13,11 +13,13 @@ from types import TracebackType
 
 import msgspec
 
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.keys import Partition
 from redisworld.observe import LeaseLost, observe
 from redisworld.world import Delivery, Renewal, World
 
-log = logging.getLogger("redisworld")
+_JOIN_S = 1.0
+"""The event loop waits no longer for the thread, which may be waiting for a Redis that does not answer."""
 
 
 class _Hold(msgspec.Struct):
@@ -32,6 +34,7 @@ class LeaseKeeper:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._faults = world.connection.faults
         self._lease = world.settings.lease_ms / 1000
         self._blocked_limit = world.settings.max_blocked_loop_ms / 1000
         self._holds: dict[str, _Hold] = {}
@@ -48,7 +51,7 @@ class LeaseKeeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(timeout=self._lease)
+        self._thread.join(timeout=_JOIN_S)
 
     def tick(self) -> None:
         """The event loop says that it moves."""
@@ -104,13 +107,17 @@ class LeaseKeeper:
         return hold if hold is not None and hold.delivery.deliveries == delivery.deliveries else None
 
     def _run(self) -> None:
-        renewal = Renewal(self._world.connection, self._world.consumer)
+        renewal, pause = Renewal(self._world.connection, self._world.consumer), self._lease / 3
         try:
-            while not self._stop.wait(self._lease / 3):
+            while not self._stop.wait(pause):
+                pause = self._lease / 10  # sooner when it fails: a lease outlives two failures
                 try:
                     self.renew(renewal)
+                    pause = self._lease / 3
                 except RedisUnavailable as error:
-                    log.debug("%s; trying again", error)
+                    self._faults.warn("redis", f"{error}; trying again")
+                except Exception as error:  # the top of a loop: without it no lease of this process is renewed again
+                    self._faults.warn("leases", "leases not renewed, trying again", level=logging.ERROR, trace=error)
         finally:
             renewal.close()
 
@@ -119,22 +126,25 @@ class LeaseKeeper:
         now, stalled = time.monotonic(), self.stalled_s
         with self._lock:
             holds = [hold for hold in self._holds.values() if not hold.lost]
+        for partition in self._world.partitions:
+            there = [hold for hold in holds if hold.delivery.partition == partition]
+            try:
+                self._renew_in(partition, there, renewal, now, stalled)
+            except MalformedMessage as error:  # a key there is not ours: the leases of the others go on
+                self._faults.warn("leases", f"leases of partition {partition.number} not renewed: {error}")
+
+    def _renew_in(self, partition: Partition, holds: list[_Hold], renewal: Renewal, now: float, stalled: float) -> None:
+        mine = []
         for hold in holds:
             if not hold.engaged and stalled > self._lease / 3:
                 renewal.give_back(hold.delivery)
                 self._mark_lost(hold)
-        for partition in self._world.partitions:
-            mine = [
-                hold
-                for hold in holds
-                if hold.delivery.partition == partition and not hold.lost and self._renewable(hold, now, stalled)
-            ]
-            if not mine:
-                continue
-            lost = renewal.renew(partition, [hold.delivery for hold in mine])
-            for hold in mine:
-                if hold.delivery.entry_id in lost:
-                    self._mark_lost(hold)
+            elif self._renewable(hold, now, stalled):
+                mine.append(hold)
+        lost = renewal.renew(partition, [hold.delivery for hold in mine]) if mine else set()
+        for hold in mine:
+            if hold.delivery.entry_id in lost:
+                self._mark_lost(hold)
 
     def _renewable(self, hold: _Hold, now: float, stalled: float) -> bool:
         if hold.renew_until is not None:

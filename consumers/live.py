@@ -59,14 +59,14 @@ class Live:
 
         None where the message does not say when it was published, or carries no input.
         """
-        published, given = delivery.text("at"), message.run_input
-        if given is None or not published.isdigit():
+        published, given = delivery.number("at"), message.run_input
+        if given is None or not published:
             return None
         context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id or message.run_id)
-        at = max(int(published), world.now_ms())
+        at = max(published, world.now_ms())
         live = cls(world, workflow, _identity(message, workflow, context), given.input, at)
-        live.started_at, live.created_at = at, int(published)
-        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, int(published), workflow.name, b""))
+        live.started_at, live.created_at = at, published
+        live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, published, workflow.name, b""))
         return live
 
     @classmethod

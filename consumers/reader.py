@@ -6,28 +6,20 @@ are empty one blocking read on all of them, with COUNT 1, says which has somethi
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 
-import anyio
-
-from consumers.health import Health
+from consumers.health import LoopHealth
+from consumers.pauses import Pauses
 from consumers.slots import Slots
-from redisworld.errors import RedisUnavailable
 from redisworld.world import Delivery, Stream, World
-
-log = logging.getLogger("redisworld")
-
-_PAUSE_S = 0.5
-"""After a failed read; a tenth of what readiness allows."""
 
 
 class Reader:
     """Reads the streams of one kind while slots are free, and hands each delivery over."""
 
     def __init__(
-        self, world: World, streams: list[Stream], slots: Slots, health: Health, accept: Callable[[Delivery], None]
+        self, world: World, streams: list[Stream], slots: Slots, health: LoopHealth, accept: Callable[[Delivery], None]
     ) -> None:
         self._world = world
         self._streams = streams
@@ -38,12 +30,14 @@ class Reader:
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Read until ``stopping``; a read that is blocked then runs out by itself, it is never cancelled."""
+        pauses = Pauses(self._world.connection.faults)
         while not stopping():
             try:
                 await self.tick()
-            except RedisUnavailable as error:
+                pauses.over()
+            except Exception as error:  # the top of a loop: a reader that ends would leave a worker that looks alive
                 self._health.read_failed(error)
-                await anyio.sleep(_PAUSE_S)
+                await pauses.after(f"cannot read {self._health.name}", error)
 
     async def tick(self) -> None:
         """One read. Raises RedisUnavailable."""

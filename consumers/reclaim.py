@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import anyio
 
+from consumers.health import LoopHealth
+from consumers.pauses import Pauses
 from consumers.slots import Slots
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.errors import MalformedMessage
 from redisworld.observe import MessageRead, observe
 from redisworld.world import Delivery, Stream, World
 
@@ -24,6 +26,9 @@ _CALLS_PER_STREAM = 40
 """Bound of one sweep: 10,000 pending entries a second and stream."""
 
 
+_NEVER_MS = 10**12
+"""A lease nobody has: the call takes nothing, and succeeds where Redis takes writes again."""
+
 _TICKS_PER_ROLL_CALL = 10
 """Dead consumers cost nothing but a line in XINFO; looking for them costs a call per stream."""
 
@@ -31,29 +36,49 @@ _TICKS_PER_ROLL_CALL = 10
 class Reclaimer:
     """Sweeps the pending lists, and removes consumers that hold nothing and read nothing."""
 
-    def __init__(self, world: World, streams: dict[Stream, Slots], accept: Callable[[Delivery], None]) -> None:
+    def __init__(
+        self, world: World, streams: dict[Stream, Slots], health: LoopHealth, accept: Callable[[Delivery], None]
+    ) -> None:
         self._world = world
+        self._health = health
         self._streams = streams
         self._accept = accept
         self._ticks = 0
+        self._disturbed = False
         self._cursors = dict.fromkeys(streams, "0-0")
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Sweep until ``stopping``."""
+        pauses = Pauses(self._world.connection.faults)
         while not stopping():
             try:
                 await self.tick()
-            except (RedisUnavailable, MalformedMessage) as error:
-                log.warning("sweep failed, trying again: %s", error)
+                self._health.read_done()
+                pauses.over()
+            except Exception as error:  # the top of a loop
+                self._health.read_failed(error)
+                self._disturbed = True
+                await pauses.after("sweep failed", error)
             await anyio.sleep(self._world.settings.reclaim_every_ms / 1000)
 
     async def tick(self) -> None:
         """One sweep over all streams. Raises RedisUnavailable."""
+        if self._disturbed:
+            await self._let_the_living_renew()
         look_for_dead = self._ticks % _TICKS_PER_ROLL_CALL == 0
         self._ticks += 1
         for stream, slots in self._streams.items():
-            if await self._sweep(stream, slots) and look_for_dead:
-                await self._remove_dead(stream)
+            try:
+                if await self._sweep(stream, slots) and look_for_dead:
+                    await self._remove_dead(stream)
+            except MalformedMessage as error:  # a key there is not ours: the other streams are swept all the same
+                self._world.connection.faults.warn("sweep", f"sweep failed: {error}", level=logging.ERROR)
+
+    async def _let_the_living_renew(self) -> None:
+        """After an outage every delivery looks stale, also those whose bodies run: their owners come first."""
+        await self._world.reclaim(next(iter(self._streams)), "0-0", 1, lease_ms=_NEVER_MS)
+        await anyio.sleep(self._world.settings.lease_ms / 1000 / 5)  # twice the pause of a renewal that fails
+        self._disturbed = False
 
     async def _sweep(self, stream: Stream, slots: Slots) -> bool:
         """Take over what is stale; False while another worker has the ticket."""

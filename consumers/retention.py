@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import anyio
 
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from consumers.pauses import Pauses
+from redisworld.errors import MalformedMessage
 from redisworld.world import World
-
-log = logging.getLogger("redisworld")
 
 _BATCH = 200
 """Runs a call: below 2 ms of Redis, since UNLINK frees in the background."""
@@ -24,13 +23,13 @@ class Retention:
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Reap until ``stopping``."""
+        pauses = Pauses(self._world.connection.faults)
         while not stopping():
             try:
                 await self.tick()
-            except RedisUnavailable as error:
-                log.debug("retention: %s", error)
-            except MalformedMessage as error:
-                log.error("retention: %s", error)
+                pauses.over()
+            except Exception as error:  # the top of a loop
+                await pauses.after("finished runs not reaped", error)
             for _ in range(max(1, self._world.settings.reap_every_ms // 1_000)):
                 if stopping():
                     return
@@ -40,8 +39,11 @@ class Retention:
         """Delete what has expired by now; how many runs. Raises RedisUnavailable."""
         total = 0
         for partition in self._world.partitions:
-            while await self._world.hooks.release(partition):
-                pass
-            while reaped := await self._world.reap(partition, _BATCH):
-                total += reaped
+            try:
+                while await self._world.hooks.release(partition):
+                    pass
+                while reaped := await self._world.reap(partition, _BATCH):
+                    total += reaped
+            except MalformedMessage as error:  # a key there is not ours: the other partitions are reaped all the same
+                self._world.connection.faults.warn("retention", f"not reaped: {error}", level=logging.ERROR)
         return total

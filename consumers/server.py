@@ -13,11 +13,20 @@ from redisworld.metrics import CONTENT_TYPE, Metrics
 
 
 class Server:
-    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one."""
+    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one.
 
-    def __init__(self, host: str, port: int, *, metrics: Metrics, health: Health) -> None:
+    ``look`` is called before each scrape: it tells observers what has to be asked for.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, metrics: Metrics, health: Health, look: Callable[[], None] = lambda: None
+    ) -> None:
+        def scraped() -> tuple[int, str, bytes]:
+            look()
+            return 200, CONTENT_TYPE, metrics.exposition()
+
         routes: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-            "/metrics": lambda: (200, CONTENT_TYPE, metrics.exposition()),
+            "/metrics": scraped,
             "/healthz": lambda: _verdict(health.alive()),
             "/readyz": lambda: _verdict(health.ready()),
         }

@@ -13,21 +13,23 @@ from collections.abc import Callable
 
 import anyio
 
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from consumers.health import LoopHealth
+from consumers.pauses import Pauses
+from redisworld.errors import MalformedMessage
 from redisworld.observe import TimersPromoted, observe
 from redisworld.world import World
 
-log = logging.getLogger("redisworld")
-
 _BATCH = 100
-_PAUSE_S = 0.5
+_AGAIN_MS = 1_000
+"""When a partition is asked again whose keys cannot be read."""
 
 
 class Timers:
     """Promotes what is due in all partitions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, health: LoopHealth) -> None:
         self._world = world
+        self._health = health
         self._due = dict.fromkeys(world.partitions, 0.0)
         self._nudged = anyio.Event()
 
@@ -35,12 +37,13 @@ class Timers:
         """Promote until ``stopping``."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, stopping)
+            pauses = Pauses(self._world.connection.faults)
             while not stopping():
                 try:
                     await self.tick()
-                except (RedisUnavailable, MalformedMessage) as error:
-                    log.warning("timers not promoted, trying again: %s", error)
-                    await anyio.sleep(_PAUSE_S)
+                    pauses.over()
+                except Exception as error:  # the top of a loop
+                    await pauses.after("timers not promoted", error)
                 # our own clock wakes to the millisecond; a blocking read's timeout is up to 100 ms late
                 with anyio.move_on_after(min(self._due.values()) - time.monotonic()):
                     await self._nudged.wait()
@@ -56,6 +59,9 @@ class Timers:
             while wait_ms == 0:
                 try:
                     wait_ms, late = await self._world.promote(partition, _BATCH)
+                except MalformedMessage as error:  # a key there is not ours: the timers of the others go on
+                    self._world.connection.faults.warn("timers", f"timers not promoted: {error}", level=logging.ERROR)
+                    wait_ms, late = _AGAIN_MS, []
                 except BaseException:
                     self._due[partition] = 0.0  # ask again: nobody nudges for what is overdue already
                     raise
@@ -66,14 +72,18 @@ class Timers:
             self._due[partition] = min(self._due[partition], time.monotonic() + asleep)
 
     async def _listen(self, stopping: Callable[[], bool]) -> None:
-        seen = dict.fromkeys(self._world.partitions, "0-0")
+        """It reads whether or not a slot is free, so it is also how a busy worker learns that Redis is away."""
+        seen, pauses = dict.fromkeys(self._world.partitions, "0-0"), Pauses(self._world.connection.faults)
         while not stopping():
             before = dict(seen)
             try:
                 await self._world.queue.wait_nudge(seen, self._world.settings.block_ms)
-            except RedisUnavailable:
+                self._health.read_done()
+                pauses.over()
+            except Exception as error:  # the top of a loop
+                self._health.read_failed(error)
                 before = dict.fromkeys(seen, "")  # a nudge may have been missed: look at everything
-                await anyio.sleep(_PAUSE_S)
+                await pauses.after("cannot read timers", error)
             for partition, last in seen.items():
                 if last != before[partition]:
                     self._due[partition] = 0.0

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterable
+from types import FrameType
 
 import anyio
 import msgspec
@@ -41,6 +42,9 @@ log = logging.getLogger("redisworld")
 _TICK_S = 0.05
 _SPEC = str(SPEC_VERSION).encode()
 _KINDS = frozenset({"step", "workflow", ""})
+_AFTER_GRACE_S = 3.0
+"""What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
+_LEAVING_S = 1.0
 
 
 class Worker:
@@ -54,10 +58,11 @@ class Worker:
         install()  # here the application has been imported, and no body has run
         settings = world.settings
         self._world = world
+        self._faults = world.connection.faults
         self._app = app
         named = {step.queue for step in app.steps.values()} if queues is None else set(queues)
         self._queues = frozenset(named | {""})
-        self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000)
+        self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
         self._leases = LeaseKeeper(world)
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
@@ -91,38 +96,50 @@ class Worker:
         self._replay_slots.close()
         self._stopped.set()
 
+    @property
+    def streams(self) -> list[Stream]:
+        """All streams this worker reads."""
+        steps, workflows = self._streams()
+        return [*steps, *workflows]
+
     async def run(self) -> None:
         """Work until ``stop``, then drain. Returns when nothing is held any more."""
         step_streams, workflow_streams = self._streams()
         slots = dict.fromkeys(step_streams, self._step_slots) | dict.fromkeys(workflow_streams, self._replay_slots)
         try:
             await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
-        except RedisUnavailable as error:  # a full Redis refuses them; a reader makes what it misses
+        except (RedisUnavailable, MalformedMessage) as error:  # a full Redis refuses; a reader makes what it misses
             log.warning("groups not made yet: %s", error)
         readers = (
-            Reader(self._world, step_streams, self._step_slots, self.health, self._accept),
-            Reader(self._world, workflow_streams, self._replay_slots, self.health, self._accept),
+            Reader(self._world, step_streams, self._step_slots, self.health.loop("steps"), self._accept),
+            Reader(self._world, workflow_streams, self._replay_slots, self.health.loop("workflows"), self._accept),
         )
         loops = (
             *readers,
-            Timers(self._world),
-            Reclaimer(self._world, slots, self._accept),
+            Timers(self._world, self.health.loop("timers")),
+            Reclaimer(self._world, slots, self.health.loop("pending", may_be_silent=True), self._accept),
             Retention(self._world),
         )
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases:
             async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
-                async with asyncio.TaskGroup() as handlers:  # a third of what anyio's costs, for every delivery
-                    self._handlers = handlers
-                    async with anyio.create_task_group() as reading:
+                with anyio.CancelScope() as held:
+                    # for each delivery a task: asyncio's groups make one at a third of the price of anyio's
+                    async with asyncio.TaskGroup() as self._handlers, anyio.create_task_group() as reading:
                         for loop in loops:
                             reading.start_soon(loop.run, lambda: self._stopping)
                         await self._stopped.wait()
+                        last = anyio.current_time() + self._world.settings.grace_ms / 1000 + _AFTER_GRACE_S
                         await self._let_bodies_finish()
+                        # a Redis that swallows what it is sent must not hold up the end; leases do the rest
+                        reading.cancel_scope.deadline = held.deadline = last
+                if held.cancelled_caught or reading.cancel_scope.cancelled_caught:
+                    log.warning("grace is over and Redis does not answer: what is still held waits for its lease")
                 background.cancel_scope.cancel()
         self._orchestrator.close()
-        await self._leave([*step_streams, *workflow_streams])
+        with anyio.move_on_after(_LEAVING_S):
+            await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
 
     def _streams(self) -> tuple[list[Stream], list[Stream]]:
@@ -179,15 +196,14 @@ class Worker:
             finally:
                 slots.leave()
         except RedisUnavailable as error:
-            log.warning("delivery left for its lease to end: entry=%s %s", delivery.entry_id, error)
+            self._faults.warn("redis", f"delivery left for its lease to end: entry={delivery.entry_id} {error}")
         except MalformedMessage as error:
             await self._bury_malformed(delivery, error)
-        except Exception:  # the top of a loop: one bad delivery must not end the worker
-            log.exception(
-                "delivery failed, it comes back after its lease: entry=%s run=%s",
-                delivery.entry_id,
-                delivery.text("run"),
+        except Exception as error:  # the top of a loop: one bad delivery must not end the worker
+            text = (
+                f"delivery failed, it comes back after its lease: entry={delivery.entry_id} run={delivery.text('run')}"
             )
+            self._faults.warn(f"delivery {type(error).__name__}", text, level=logging.ERROR, trace=error)
         finally:
             self._leases.release(delivery)
             slots.release()
@@ -196,12 +212,12 @@ class Worker:
         try:
             await bury(self._world, delivery, run_id=delivery.text("run"), reason="undecodable", detail=str(error))
         except (RedisUnavailable, MalformedMessage) as outage:
-            log.warning("not buried yet: entry=%s %s", delivery.entry_id, outage)
+            self._faults.warn("redis", f"not buried yet: entry={delivery.entry_id} {outage}")
 
     async def _process(self, delivery: Delivery) -> None:
         if await bury_poison(self._world, delivery):
             return
-        newer = delivery.fields.get("spec") != _SPEC and _is_newer(delivery.text("spec"))
+        newer = delivery.fields.get("spec") != _SPEC and delivery.number("spec") > SPEC_VERSION
         if newer or delivery.kind not in _KINDS:
             await leave_for_newer(self._world, delivery)
             return
@@ -220,24 +236,24 @@ class Worker:
         observe(MessageMoved(delivery.kind, "drain"))
 
 
-def _is_newer(spec: str) -> bool:
-    return spec.isdigit() and int(spec) > SPEC_VERSION
-
-
 async def run_until_signalled(worker: Worker) -> None:
-    """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with anyio.create_task_group() as tasks:
+    """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once.
 
-            async def listen() -> None:
-                signalled = False
-                async for _ in signals:
-                    if signalled:
-                        log.warning("second signal: ending at once")
-                        os._exit(1)
-                    signalled = True
-                    worker.stop()
+    The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.
+    """
+    loop, signalled = asyncio.get_running_loop(), False
 
-            tasks.start_soon(listen)
-            await worker.run()
-            tasks.cancel_scope.cancel()
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal signalled
+        if signalled:
+            log.warning("second signal: ending at once")
+            os._exit(1)
+        signalled = True
+        loop.call_soon_threadsafe(worker.stop)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        await worker.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

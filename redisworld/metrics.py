@@ -53,7 +53,8 @@ class _Series(dict[str | tuple[str, ...], Metric], Generic[Metric]):
         self._metric: Metric = metric
 
     def __missing__(self, values: str | tuple[str, ...]) -> Metric:
-        series: Metric = self._metric.labels(*((values,) if isinstance(values, str) else values))
+        names = (values,) if isinstance(values, str) else values
+        series: Metric = self._metric.labels(*names) if names else self._metric
         self[values] = series
         return series
 
@@ -109,15 +110,16 @@ class Metrics:
         self.read = counter("messages_received_total", "Messages handed to this process", "kind", "delivery")
         self.moved = counter("messages_moved_total", "Messages handed back, by reason", "kind", "reason")
         self.buried = counter("dead_lettered_total", "Messages moved to the dead letters, by reason", "kind", "reason")
-        self.late = Histogram(
-            "redisworld_timer_lateness_seconds", "Promotion minus due time", buckets=_DURATIONS, registry=self.registry
-        )
-        self.groups = Counter(
-            "redisworld_groups_recreated_total", "Consumer groups that were gone and made again", registry=self.registry
-        )
-        self.leases_lost = Counter(
-            "redisworld_leases_lost_total", "Deliveries that another worker took over", registry=self.registry
-        )
+        self.late = histogram("timer_lateness_seconds", "Promotion minus due time")[()]
+        self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")[()]
+        self.unavailable = gauge("redis_unavailable", "1 while this loop of the process cannot read from Redis", "loop")
+        self.length = gauge("stream_length", "Entries in a stream: unread and pending", "queue")
+        self.pending = gauge("stream_pending_messages", "Entries that some consumer holds", "queue")
+        self.oldest_pending = gauge("stream_oldest_pending_age_seconds", "Since the oldest of them was sent", "queue")
+        self.oldest_unread = gauge("stream_oldest_unread_age_seconds", "Since the oldest unread one was sent", "queue")
+        self.delayed = gauge("delayed_messages", "Timers, delayed starts and retries that are not due yet")[()]
+        self.dead_letters = gauge("dead_letters", "Messages in the dead letters")[()]
+        self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")[()]
         self.round_trips = histogram(
             "redis_round_trip_seconds", "One call to Redis, by operation", "op", buckets=_ROUND_TRIPS
         )
@@ -127,6 +129,8 @@ class Metrics:
         build = gauge("build_info", "Constant 1, labelled with versions", "version", "python_version", "redis_client")
         build[version("redisworld"), platform.python_version(), version("redis")].set(1)
 
+        for loop in ("steps", "workflows", "timers", "pending"):
+            self.unavailable[loop]
         for path in ("run_context", "runs_get"):
             self.prologue[path]
         for reason in ("last_completer", "redelivery"):
@@ -159,6 +163,9 @@ class Metrics:
             o.GroupRecreated: lambda _: self.groups.inc(),
             o.LeaseLost: lambda _: self.leases_lost.inc(),
             o.Saturation: self._saturation,
+            o.Reading: lambda seen: self.unavailable[seen.loop].set(not seen.ok),
+            o.DepthSeen: self._depth_seen,
+            o.WaitingSeen: self._waiting_seen,
         }
 
     def _workflow(self, name: str) -> str:
@@ -201,6 +208,16 @@ class Metrics:
     def _saturation(self, seen: o.Saturation) -> None:
         self.in_flight[seen.kind].set(seen.in_flight)
         self.limit[seen.kind].set(seen.limit)
+
+    def _depth_seen(self, seen: o.DepthSeen) -> None:
+        self.length[seen.stream].set(seen.length)
+        self.pending[seen.stream].set(seen.pending)
+        self.oldest_pending[seen.stream].set(seen.oldest_pending_s)
+        self.oldest_unread[seen.stream].set(seen.oldest_unread_s)
+
+    def _waiting_seen(self, seen: o.WaitingSeen) -> None:
+        self.delayed.set(seen.delayed)
+        self.dead_letters.set(seen.dead_letters)
 
     def exposition(self) -> bytes:
         """The text of /metrics."""

@@ -132,6 +132,30 @@ class GroupRecreated(msgspec.Struct, frozen=True):
     stream: str
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """A loop of this process has begun to fail at reading from Redis, or reads again."""
+
+    loop: str
+    ok: bool
+
+
+class DepthSeen(msgspec.Struct, frozen=True):
+    """What waits in a stream, over all partitions, as Redis says when it is asked. Ages in seconds."""
+
+    stream: str
+    length: int
+    pending: int
+    oldest_pending_s: float
+    oldest_unread_s: float
+
+
+class WaitingSeen(msgspec.Struct, frozen=True):
+    """What waits outside the streams: timers and delayed messages, and dead letters."""
+
+    delayed: int
+    dead_letters: int
+
+
 class LeaseLost(msgspec.Struct, frozen=True):
     """A delivery is no longer held by this process although it was not settled here."""
 
@@ -148,7 +172,8 @@ class Saturation(msgspec.Struct, frozen=True):
 
 Observation = (
     RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
-    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | LeaseLost | Saturation
+    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | Reading | LeaseLost
+    | Saturation | DepthSeen | WaitingSeen
 )  # fmt: skip
 
 _observers: list[Callable[[Observation], None]] = []

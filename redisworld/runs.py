@@ -48,6 +48,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """Log length that a pass had consumed of whose commit a chunk is written."""
     patches: tuple[str, ...] = ()
     """Names of the patches the run goes with."""
+    start_at: int = 0
+    """When a delayed start was to begin; 0 where the run began at once."""
 
     @property
     def passed_to(self) -> int:

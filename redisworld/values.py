@@ -63,6 +63,11 @@ class Signature:
         self._parameters = inspect.signature(func)
         self._annotations: dict[str, Any] | None = None
 
+    def takes(self, name: str) -> bool:
+        """Whether an argument can be given by this name."""
+        parameter = self._parameters.parameters.get(name)
+        return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
     def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, max_bytes: int | None = None) -> bytes:
         """The arguments as a map from parameter name to value; defaults are left to the callee.
 

@@ -11,6 +11,7 @@ After each test that uses ``redis_url`` its keys are checked; see ``tests/leaks.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -27,6 +28,30 @@ settings.register_profile(
     "redisworld", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("redisworld")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long the long forms of the chaos tests are; the defaults are CI's."""
+    group = parser.getgroup("chaos", "chaos tests (-m chaos)")
+    group.addoption("--chaos-runs", type=int, default=200, help="runs at work while workers are killed")
+    group.addoption("--chaos-kills", type=int, default=12, help="workers killed meanwhile")
+    group.addoption("--chaos-malformed", type=int, default=2_000, help="malformed entries thrown at the streams")
+    group.addoption("--chaos-finished", type=int, default=300, help="runs that come and go for the housekeeping test")
+
+
+FIGURES = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What the chaos tests have counted."""
+    for line in config.stash.get(FIGURES, []):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> list[str]:
+    """Lines that are shown at the end of the session."""
+    return request.config.stash.setdefault(FIGURES, [])
 
 
 @pytest.fixture(scope="session")

@@ -79,10 +79,13 @@ def settings_of(arguments: argparse.Namespace, **overrides: Any) -> Settings:
 
 
 @asynccontextmanager
-async def connected(arguments: argparse.Namespace, *, create: bool = True) -> AsyncIterator[World]:
+async def connected(
+    arguments: argparse.Namespace, *, create: bool = True, patient: bool = False
+) -> AsyncIterator[World]:
     """The namespace a command was given. Raises InvalidInput for the embedded Redis, which ends with the command.
 
-    Without ``create`` a namespace that does not exist is NamespaceNotFound, not made: a look must not write.
+    Without ``create`` a namespace that does not exist is NamespaceNotFound, not made: a look must not write. A
+    ``patient`` command waits ``retry_redis_ms`` for a Redis that is down.
     """
     settings = settings_of(arguments)
     if settings.url.startswith(EMBEDDED_URL):
@@ -90,7 +93,8 @@ async def connected(arguments: argparse.Namespace, *, create: bool = True) -> As
             f"{EMBEDDED_URL} lives inside one process and nobody else can reach it: "
             "give the URL of a Redis with --url, or try 'redisworld demo'"
         )
-    async with World.connect(settings=settings, create=create) as world:
+    patience_ms = settings.retry_redis_ms if patient else 0
+    async with World.connect(settings=settings, create=create, patience_ms=patience_ms) as world:
         yield world
 
 

@@ -71,6 +71,7 @@ def _header(row: RunRow, key: str) -> str:
         ("workflow", row.workflow),
         ("deployment", row.deployment or "-"),
         ("created", iso(row.created_at)),
+        *([("starts", iso(row.start_at))] if row.start_at and not row.started_at else []),
         ("started", iso(row.started_at)),
         ("finished", iso(row.finished_at) + took),
         ("wake", row.wake or "-"),

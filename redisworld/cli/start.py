@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 from redisworld.cli.apps import load_workflow
@@ -29,6 +30,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--args", metavar="JSON", default="[]", help="positional arguments: a JSON list")
     parser.add_argument("--kwargs", metavar="JSON", default="{}", help="arguments by name: a JSON object")
     parser.add_argument("--run-id", metavar="ID", help="a chosen id; starting it again starts nothing")
+    parser.add_argument("--delay", metavar="DURATION", type=duration_ms, help="begin that much later, like 10m")
+    parser.add_argument("--at", metavar="TIME", type=_moment, help="begin then: ISO 8601 with a zone")
     add_setting(parser, "--deployment", "deployment", "deployment id to record for the run")
     add_setting(
         parser,
@@ -56,9 +59,20 @@ def _start(arguments: argparse.Namespace) -> int:
     kwargs = _parsed("--kwargs", arguments.kwargs, dict)
     workflow = load_workflow(arguments.workflow)
     positional, by_name = fit(workflow, args, kwargs)
-    if "run_id" in by_name:  # would be taken for the id of the run
-        raise InvalidInput("--kwargs: an argument named 'run_id' can only be given by position")
+    for name in ("run_id", "delay", "at"):
+        if name in by_name:  # start() would take it for its own
+            raise InvalidInput(f"--kwargs: an argument named {name!r} can only be given by position")
     return asyncio.run(_started(arguments, workflow, positional, by_name))
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise argparse.ArgumentTypeError(f"must be like 2030-01-31T09:00:00+01:00, not {text!r}")
+    return moment
 
 
 def _parsed(option: str, text: str, kind: type[Any]) -> Any:
@@ -76,7 +90,8 @@ async def _started(
     arguments: argparse.Namespace, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> int:
     async with connected(arguments) as world:
-        run = await world.start(workflow, *args, run_id=arguments.run_id, **kwargs)
+        delay = None if arguments.delay is None else arguments.delay / 1000
+        run = await world.start(workflow, *args, run_id=arguments.run_id, delay=delay, at=arguments.at, **kwargs)
         if not arguments.json:
             print(run.run_id, flush=True)
         answer = {"run_id": run.run_id}

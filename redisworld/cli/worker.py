@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
+from consumers.depth import DepthGauges
 from consumers.server import Server
 from consumers.worker import Worker, run_until_signalled
 from redisworld.cli import logs
@@ -146,7 +147,8 @@ def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
 
 async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]) -> int:
     """Work until a signal; how many threads are left behind."""
-    async with connected(arguments) as world:
+    # Redis and its workers are often restarted together; a wrong URL still ends the process, and says so
+    async with connected(arguments, patient=True) as world:
         worker = Worker(world, app, queues=queues)
         with ExitStack() as stack:
             serving = "serving no metrics"
@@ -154,7 +156,10 @@ async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]
                 metrics = Metrics(workflows=app.workflows, steps=app.steps)
                 stack.enter_context(observing(metrics.observe))
                 host, port = arguments.metrics_host, arguments.metrics_port
-                server = stack.enter_context(Server(host, port, metrics=metrics, health=worker.health))
+                depths = stack.enter_context(DepthGauges(world, worker.streams))
+                server = stack.enter_context(
+                    Server(host, port, metrics=metrics, health=worker.health, look=depths.look)
+                )
                 serving = f"serving /metrics /healthz /readyz on http://{host}:{server.port}"
             log.info("%s; %s", _described(world, queues), serving)
             await run_until_signalled(worker)

@@ -1,6 +1,7 @@
 -- cancel_run: asks the body to stop (it gets CancelledError and may clean up), or ends the run at once.
+-- A run whose first message still waits in the delayed set has no body to ask: it ends at once, and the message goes.
 -- @key stats            hash: counters of the partition
--- @derived row log hooks streams indexes expiring releases resumes
+-- @derived row log hooks streams indexes expiring releases resumes delayed bodies
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg mode             request | terminate
@@ -22,8 +23,10 @@ if run.terminal then
   if mode == 'terminate' and run.status == 'cancelled' then return {'cancelled'} end
   return {'conflict', run.status}
 end
-local foreign = foreign_key('workflows' .. run.pin, 'stream') or foreign_end(run, 'cancelled')
+local foreign = foreign_key('workflows' .. run.pin, 'stream', 'delayed', 'zset', 'delayed:body', 'hash')
+  or foreign_end(run, 'cancelled')
 if foreign then return foreign end
+if drop_first_message(run) then mode = 'terminate' end -- nobody to ask: no body has begun
 if mode == 'terminate' then
   finish_run(run, 'cancelled', '', reason, tonumber(retention))
 elseif redis.call('HEXISTS', run.row, 'cancel_requested') == 0 then

@@ -28,6 +28,7 @@ local function retry(run, step, cause, payload, wait_ms, target, name, body)
   local message = {kind = 'step', run = run.id, step = step.id, name = name, spec = SPEC, reason = '', body = body}
   if wait_ms > 0 then
     step.retry_at = string.format('%.0f', now + wait_ms)
+    set_field(run, 'delays', 1) -- the reaper looks for them
     delay(now + wait_ms, step.id, target, message)
   else
     publish(target, message, now)

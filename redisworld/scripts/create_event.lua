@@ -1,6 +1,6 @@
 -- create_event: one event that no pass of ours writes: a foreign runtime's, an operator's, a step's attributes.
 -- @key stats            hash: counters of the partition
--- @derived row log hooks resumes streams delayed nudge indexes expiring releases
+-- @derived row log hooks resumes streams delayed nudge indexes expiring releases bodies
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg limit            events a log may hold
@@ -50,9 +50,10 @@ local function one_item()
   if #items ~= 1 or item.op == 'inline' or item.op == 'seal' or item.op == 'assign' or item.op == 'did' then
     return {'broken', 'item ' .. item.op .. ' is no single event'}
   end
-  local foreign = foreign_key('stats', 'hash')
+  local foreign = foreign_key('stats', 'hash', 'delayed', 'zset', 'delayed:body', 'hash')
   if foreign then return foreign end
   if item.op ~= 'end' then return {APPLY[item.op](run, item, spec), ''} end
+  drop_first_message(run)
   finish_run(run, string.sub(item.kind, 5), item.code, item.payload, tonumber(retention))
   return {'ended'}
 end

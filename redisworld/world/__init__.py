@@ -12,6 +12,8 @@ from redisworld.world.deliveries import (
     Outgoing,
     Recorded,
 )
+from redisworld.world.depths import Depth, DepthReader, Depths
+from redisworld.world.faults import FaultLog
 from redisworld.world.handle import Run
 from redisworld.world.hook_info import HookInfo
 from redisworld.world.queue import Stream
@@ -26,6 +28,10 @@ __all__ = [
     "Committed",
     "Completion",
     "Delivery",
+    "Depth",
+    "DepthReader",
+    "Depths",
+    "FaultLog",
     "HookInfo",
     "Loaded",
     "Outgoing",

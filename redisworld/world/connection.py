@@ -8,7 +8,6 @@ with growing pauses until the caller's patience is over, then raise RedisUnavail
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import re
@@ -17,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import anyio
 import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
@@ -42,6 +42,7 @@ from redisworld.errors import InvalidInput, RedisUnavailable
 from redisworld.observe import RedisCalled, observe
 from redisworld.scripts import Script
 from redisworld.settings import Settings
+from redisworld.world.faults import FaultLog
 
 EMBEDDED_URL = "redisworld://embedded"
 """Redis inside this process (fakeredis): for trying out and for tests. Nothing survives the process."""
@@ -73,10 +74,14 @@ _REFUSED_PREFIXES = (
 )
 """Error replies by which a connection says "not now"; redis-py has classes, without the prefix, for most of them."""
 
+_QUOTES = "\"'(),"
+"""What redis-py puts around the error of one command in a pipeline."""
+
+_CLOSE_S = 1.0
+"""A connection into a black hole never says that it is closed."""
+
 _COMMANDS_AT_ONCE = 32
 """Connections of one process for commands. Batches keep it far below; more only queue up inside Redis."""
-
-log = logging.getLogger("redisworld")
 
 
 def redacted(url: str) -> str:
@@ -144,16 +149,19 @@ class Connection:
     """The Redis clients of one process on one event loop. An async context manager.
 
     ``reader`` is for blocking reads only, so that they never hold up a command. Raises InvalidInput for a URL it
-    cannot read, RedisUnavailable where nothing answers within ``redis_timeout_ms``.
+    cannot read, RedisUnavailable where nothing answers within ``redis_timeout_ms``; with ``patience_ms`` it waits that
+    long for a Redis that is down or loading, but not for one that refuses the user.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, patience_ms: int = 0) -> None:
         self.settings = settings
+        self.faults = FaultLog()
+        """Where everything that meets the state of this Redis warns: one line a second and fault."""
+        self._boot_patience_ms = patience_ms
         self.embedded = settings.url.startswith(EMBEDDED_URL)
         self._timeout = settings.redis_timeout_ms / 1000
         self._slots = asyncio.Semaphore(_COMMANDS_AT_ONCE)
         self._server: Any = None
-        self._warned = 0.0
         self._most_patience = math.inf
 
     async def __aenter__(self) -> Connection:
@@ -170,7 +178,7 @@ class Connection:
     async def _greet(self) -> None:
         """Raises RedisUnavailable where nobody answers, InvalidInput where Redis cannot serve us."""
         try:
-            await self.run("ping", self.commands.ping, patience_ms=0)
+            await self._first_ping()
         except ResponseError as error:  # Redis is there and says no: a database that does not exist
             raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses this URL: {error}") from error
         if self.embedded:
@@ -185,9 +193,18 @@ class Connection:
                 "use one primary, with replicas if you like"
             )
 
+    async def _first_ping(self) -> None:
+        try:
+            await self.run("ping", self.commands.ping, patience_ms=0)
+        except RedisUnavailable as error:
+            if isinstance(error.__cause__, (AuthenticationError, NoPermissionError)) or not self._boot_patience_ms:
+                raise
+            await self.run("ping", self.commands.ping, patience_ms=self._boot_patience_ms)
+
     async def __aexit__(self, *_: object) -> None:
-        await self.commands.aclose()
-        await self.reader.aclose()
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await self.commands.aclose()
+            await self.reader.aclose()
 
     def _client(self, connections: int) -> Any:
         if self.embedded:
@@ -208,18 +225,27 @@ class Connection:
         pool.connection_class = type("PackedConnection", (_Packed, pool.connection_class), {})
         return client
 
+    @property
+    def lease_timeout_s(self) -> float:
+        """How long a call about leases may take: one that Redis holds back for longer must not be carried out later."""
+        return min(self._timeout, max(self.settings.lease_ms / 4_000, 0.25))
+
     def sync_client(self) -> Any:
-        """A blocking client on the same Redis, for the lease thread; the caller closes it."""
+        """A blocking client on the same Redis, for the lease thread; the caller closes it.
+
+        It gives up on a call early enough to renew once more within the lease.
+        """
         if self.embedded:
             return self._embedded(asynchronous=False)
         import redis
         from redis.retry import Retry as SyncRetry
 
+        timeout = self.lease_timeout_s
         return redis.Redis.from_url(
             self.settings.url,
             retry=SyncRetry(NoBackoff(), 0),
-            socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
             max_connections=2,
             client_name="redisworld-leases",
         )
@@ -269,18 +295,21 @@ class Connection:
                     raise RedisUnavailable(
                         f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
                     ) from error
-                self._warn(op, error)
+                self.faults.warn("redis", f"redis unavailable, repeating: op={op} error={_why(error)}")
                 await asyncio.sleep(pause)
             else:
                 observe(RedisCalled(op, time.perf_counter() - started))
                 return reply
 
-    def _warn(self, op: str, error: BaseException) -> None:
-        if time.monotonic() - self._warned >= 1.0:  # an outage is one line a second, not one per call
-            self._warned = time.monotonic()
-            log.warning("redis unavailable, repeating: op=%s error=%s", op, _why(error))
-
-    async def script(self, script: Script, key: str, args: list[Any], *, patience_ms: int | None = None) -> Any:
+    async def script(
+        self,
+        script: Script,
+        key: str,
+        args: list[Any],
+        *,
+        patience_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """Run a script on the slot of ``key``; sends its text when Redis does not have it."""
 
         async def call() -> Any:
@@ -289,7 +318,7 @@ class Connection:
             except NoScriptError:
                 return await self.commands.eval(script.text, 1, key, *args)
 
-        return await self.run(script.name, call, patience_ms=patience_ms)
+        return await self.run(script.name, call, patience_ms=patience_ms, timeout=timeout)
 
 
 _embedded_servers: dict[str, Any] = {}
@@ -307,4 +336,11 @@ def _embedded_server(url: str) -> Any:
 def _why(error: BaseException) -> str:
     if isinstance(error, (TimeoutError, RedisTimeoutError)):
         return "did not answer in time"
-    return f"cannot be used now: {error}"
+    reply = _reply_of(error)
+    if isinstance(error, NoPermissionError):
+        return f"does not let its user do what redisworld needs: {reply.strip(_QUOTES)}"
+    if isinstance(error, AuthenticationError):
+        if "HELLO must be called" in reply or "Authentication required" in reply:
+            return "asks for a password, and the URL has none: redis://[user]:password@host"
+        return f"refuses the user or password of the URL: {reply}"
+    return f"cannot be used now: {reply}"

@@ -10,6 +10,9 @@ from redisworld.keys import Partition
 from redisworld.messages import StepMessage, WorkflowMessage, encode
 from redisworld.settings import SPEC_VERSION
 
+_MOST_DIGITS = 15
+"""Of a number that Lua, too, reads exactly."""
+
 
 class Delivery(msgspec.Struct, frozen=True, dict=True):
     """A stream entry, pending under this process's consumer.
@@ -36,6 +39,11 @@ class Delivery(msgspec.Struct, frozen=True, dict=True):
     def text(self, field: str) -> str:
         """A clear field as text, or ``""``."""
         return self.fields.get(field, b"").decode("utf-8", "replace")
+
+    def number(self, field: str) -> int:
+        """A clear field as a whole number, or 0 where a stranger wrote something else."""
+        text = self.fields.get(field, b"")
+        return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):

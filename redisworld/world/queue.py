@@ -7,6 +7,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP, Partition
 from redisworld.observe import GroupRecreated, observe
 from redisworld.world.connection import Connection, is_transient
@@ -48,10 +49,12 @@ class Queue:
         """Create the group at 0 on every stream that has none, the stream included.
 
         At 0, never at ``$``: what was dispatched before the first worker came must run. Where a group was ``lost``,
-        all of Redis may be: the namespace's meta hash is put back too.
+        all of Redis may be: the namespace's meta hash is put back too. Raises RedisUnavailable, and MalformedMessage
+        for a key that is no stream.
         """
         if lost:
             await self._restore()
+        foreign: MalformedMessage | None = None
         for stream in streams:
             key = key_of(stream)
 
@@ -67,8 +70,13 @@ class Queue:
                 return True
 
             patience_ms = self._connection.settings.redis_timeout_ms
-            if await self._connection.run("create_group", create, patience_ms=patience_ms) and lost:
-                observe(GroupRecreated(stream[1]))
+            try:
+                if await self._connection.run("create_group", create, patience_ms=patience_ms) and lost:
+                    observe(GroupRecreated(stream[1]))
+            except ResponseError as error:  # the others get theirs first
+                foreign = foreign or MalformedMessage(f"key {key} cannot be used as a stream: {error}")
+        if foreign is not None:
+            raise foreign
 
     async def _has_group(self, key: str) -> bool:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 from redis.exceptions import NoScriptError, RedisError
 
 from redisworld import scripts
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.errors import RedisUnavailable
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery, Outgoing
@@ -27,7 +27,10 @@ class Renewal:
         self._client.close()
 
     def renew(self, partition: Partition, deliveries: Sequence[Delivery]) -> set[str]:
-        """Set the idle time of a partition's deliveries to 0; the entry ids held no more. Raises RedisUnavailable."""
+        """Set the idle time of a partition's deliveries to 0; the entry ids held no more.
+
+        Raises RedisUnavailable, and MalformedMessage where a key of the partition is not ours.
+        """
         args: list[str | bytes | int] = [self._consumer]
         for delivery in deliveries:
             args += [delivery.stream, delivery.entry_id]
@@ -36,7 +39,7 @@ class Renewal:
         return {entry.decode() for entry in self._call("renew_leases", partition, args)[1:]}
 
     def give_back(self, delivery: Delivery) -> None:
-        """Put a delivery that has not started back into its stream, bytes as they are. Raises RedisUnavailable."""
+        """Put a delivery that has not started back into its stream, bytes as they are. Raises as ``renew`` does."""
         again = Outgoing.again(delivery, body=delivery.fields.get("msg", b""), message_id="")
         args = again.args(old_id="", target=delivery.stream, delay_ms=0)
         self._call("move_message", delivery.partition, ["", self._consumer, delivery.stream, delivery.entry_id, *args])
@@ -50,5 +53,5 @@ class Renewal:
                 reply = self._client.eval(script.text, 1, partition.stats, *args)
             word_of(reply)
             return reply
-        except (RedisError, OSError, MalformedMessage) as error:
+        except (RedisError, OSError) as error:
             raise RedisUnavailable(f"leases could not be renewed: {error}") from error

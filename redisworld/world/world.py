@@ -13,13 +13,14 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import anyio
 import msgspec
 
 from redisworld import messages, scripts
-from redisworld.errors import RunConflict, RunNotFound
+from redisworld.errors import InvalidInput, RunConflict, RunNotFound
 from redisworld.events import RunCreated
 from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
@@ -27,6 +28,7 @@ from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import SPEC_VERSION, Settings
 from redisworld.values import Signature, encode_foreign
 from redisworld.world.batching import Batcher
+from redisworld.world.begins import AT_ONCE, Begins
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
 from redisworld.world.endings import Endings
@@ -62,6 +64,7 @@ _ROW = (
     "finished_event",
     "begun_to",
     "patches",
+    "start_at",
 )
 
 
@@ -107,11 +110,17 @@ class World:
     @classmethod
     @asynccontextmanager
     async def connect(
-        cls, url: str | None = None, *, settings: Settings | None = None, create: bool = True
+        cls,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+        patience_ms: int = 0,
     ) -> AsyncIterator[World]:
         """Connect to a namespace, and make it if it is new (with ``create=False``: raise NamespaceNotFound).
 
-        ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. Raises InvalidInput,
+        ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. ``patience_ms`` is how long
+        to wait for a Redis that is down or loading; one that refuses the user is not waited for. Raises InvalidInput,
         RedisUnavailable, and NamespaceMismatch for a namespace with another partition count or newer data.
         """
         settings = settings or Settings.from_env(url=url)
@@ -119,7 +128,7 @@ class World:
             settings = msgspec.structs.replace(settings, url=url)
         settings.check()
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(Connection(settings))
+            connection = await stack.enter_async_context(Connection(settings, patience_ms=patience_ms))
             partitions, redis_ms = await open_namespace(connection, settings.partitions, create=create)
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
@@ -147,25 +156,52 @@ class World:
         """Redis time by this process's monotonic clock, read once at connect: no skew, only drift."""
         return int(self.clock() or time.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
 
-    async def call(self, name: str, partition: Partition, *args: Any, patience_ms: int | None = None) -> list[Any]:
+    async def call(
+        self,
+        name: str,
+        partition: Partition,
+        *args: Any,
+        patience_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]:
         """Run a script on a partition; for the parts of this package."""
         reply: list[Any] = await self.connection.script(
-            scripts.load(name), partition.stats, list(args), patience_ms=patience_ms
+            scripts.load(name), partition.stats, list(args), patience_ms=patience_ms, timeout=timeout
         )
         return reply
 
     # -- runs
 
-    async def start(self, workflow: Startable, /, *args: Any, run_id: str | None = None, **kwargs: Any) -> Run:
+    async def start(
+        self,
+        workflow: Startable,
+        /,
+        *args: Any,
+        run_id: str | None = None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | None = None,
+        **kwargs: Any,
+    ) -> Run:
         """Start a run of ``workflow`` with these arguments; the handle of it.
 
         With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
-        and nothing is created. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id, RunConflict
-        when the id belongs to another workflow, RedisUnavailable.
+        and nothing is created or changed. With ``delay`` (seconds, a timedelta or text like ``"10m"``) or ``at`` (an
+        aware datetime) it begins then: until that time it is pending, and ``cancel`` ends it at once. A time that has
+        passed is now. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time, RunConflict when
+        the id belongs to another workflow, RedisUnavailable.
         """
+        for name, given in (("delay", delay), ("at", at)):
+            if given is not None and workflow.signature.takes(name):
+                raise InvalidInput(
+                    f"start(): workflow {workflow.name} has a parameter {name!r}, so {name}= could mean either: "
+                    "give that argument by position, or rename it to start the run later"
+                )
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
         outcome, existing = await self.create_run(
-            identifier, workflow.name, workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload)
+            identifier,
+            workflow.name,
+            workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload),
+            begins=Begins.of(delay, at),
         )
         if outcome == "conflict" and existing != workflow.name:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
@@ -196,7 +232,9 @@ class World:
         """
         return await read_hook(self, token)
 
-    async def create_run(self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "") -> tuple[str, str]:
+    async def create_run(
+        self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "", begins: Begins = AT_ONCE
+    ) -> tuple[str, str]:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
         s = self.settings
         root = root_run_id or run_id
@@ -223,6 +261,7 @@ class World:
             root,
             msgspec.msgpack.encode(created),
             messages.encode(first),
+            *begins.args(),
             patience_ms=_START_PATIENCE_MS,
         )
         word = word_of(reply)
@@ -276,6 +315,7 @@ class World:
             finished_event=int(text[12] or 0),
             begun_to=int(text[13] or 0),
             patches=tuple(text[14].split()),
+            start_at=int(text[15] or 0),
             log_length=length,
         )
 
@@ -455,12 +495,20 @@ class World:
         )
         return word_of(reply) == "buried"
 
-    async def reclaim(self, stream: Stream, cursor: str, count: int) -> tuple[str, list[Delivery]] | None:
-        """Take over at most ``count`` deliveries whose lease ran out; None while another consumer sweeps."""
+    async def reclaim(
+        self, stream: Stream, cursor: str, count: int, *, lease_ms: int | None = None
+    ) -> tuple[str, list[Delivery]] | None:
+        """Take over at most ``count`` deliveries whose lease ran out; None while another consumer sweeps.
+
+        Neither repeated nor waited for: once Redis answers again the living must renew first. Raises RedisUnavailable.
+        """
         s = self.settings
-        reply = await self.call(
-            "reclaim_stale", stream[0], self.consumer, stream[1], s.lease_ms, cursor, count, 5 * s.reclaim_every_ms
-        )
+        # a sweeper that dies with the ticket must not keep the next one out for longer than the lease
+        ticket_ms = min(5 * s.reclaim_every_ms, max(s.lease_ms, s.reclaim_every_ms * 6 // 5))
+        lease_ms = s.lease_ms if lease_ms is None else lease_ms
+        args = (self.consumer, stream[1], lease_ms, cursor, count, ticket_ms)
+        timeout = self.connection.lease_timeout_s
+        reply = await self.call("reclaim_stale", stream[0], *args, patience_ms=0, timeout=timeout)
         if (word := word_of(reply)) != "reclaimed":
             if word == "no_group":
                 await self.queue.ensure_groups([stream], lost=True)

@@ -8,7 +8,7 @@ import time
 
 import redis
 
-from redisworld import Backoff, RetryableError, StepError, Workflows, get_step_metadata, sleep
+from redisworld import Backoff, RetryableError, StepError, Workflows, get_step_metadata, hook, sleep
 from redisworld.replay.calls import StepCall
 
 wf = Workflows()
@@ -96,6 +96,32 @@ async def handed_back(what: str) -> str:
     if attempt == 1:
         await asyncio.sleep(3600)
     return f"{what}:{attempt}"
+
+
+@wf.step(max_retries=2, backoff=Backoff(first_ms=20))
+async def never_right() -> None:
+    noted(str(get_step_metadata().attempt))
+    raise ValueError("never right")
+
+
+@wf.workflow
+async def fails_thrice() -> None:
+    await never_right()
+
+
+@wf.workflow
+async def listens_beside_a_step(token: str, gate: str) -> list[int]:
+    """Takes payloads while a step runs, and returns what it got before the step ended."""
+    got: list[int] = []
+
+    async def listen() -> None:
+        async for payload in hook(int, token=token):
+            got.append(payload)
+
+    listening = asyncio.ensure_future(listen())
+    await gated("s", gate)
+    listening.cancel()
+    return got
 
 
 @wf.step

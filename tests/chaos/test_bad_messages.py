@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+
 import anyio
 import msgspec
 import pytest
@@ -11,7 +14,7 @@ from redisworld import messages
 from redisworld.events import EventKind
 from redisworld.messages import StepMessage
 from tests.apps import chaos_app
-from tests.chaos import invariants
+from tests.chaos import invariants, malformed
 from tests.chaos.conftest import Connect
 from tests.chaos.processes import Workers, eventually
 from tests.chaos.watching import logged, notes, settled
@@ -69,6 +72,45 @@ async def test_poison_entries_go_to_the_dead_letters_whole_and_hold_up_nobody(
     assert worker.returncode is None
     assert "ghost" in worker.log()
     assert not raw.exists(partition.run("ghost"))
+    invariants.check(raw, chaos_app.wf)
+
+
+@pytest.mark.chaos
+async def test_a_flood_of_malformed_entries_ends_in_the_dead_letters_while_good_work_goes_on(
+    raw: redis.Redis, workers: Workers, connect: Connect, request: pytest.FixtureRequest, figures: list[str]
+) -> None:
+    """A08 by the thousand, into the streams of steps and of wakes; ``--chaos-malformed 100000`` is the long form."""
+    count = request.config.getoption("--chaos-malformed")
+    options = {"refused_limit_ms": 0}  # what could be a newer worker's message goes at once, too
+    async with connect(**options) as world:
+        both = [workers.start(**options) for _ in range(2)]
+        streams = [stream for p in world.partitions for stream in (p.steps(), p.workflows())]
+        put: Counter[str] = Counter()
+        good = []
+        began = time.monotonic()
+        pipeline = raw.pipeline(transaction=False)
+        for number, (kind, fields) in enumerate(malformed.entries(count, seed=5)):
+            pipeline.xadd(streams[number % len(streams)], fields)
+            put[kind] += 1
+            if number % 500 == 499:
+                pipeline.execute()
+                good.append(await world.start(chaos_app.fan_out_then_join, 4, run_id=f"good-{number}"))
+                await eventually(lambda: sum(raw.xlen(stream) for stream in streams) < 5_000, timeout=60)
+        pipeline.execute()
+        for run in good:
+            assert await run.result(timeout=20) == "join 4"
+        await settled(raw, timeout=30)
+        took = time.monotonic() - began
+    buried = sum(int(raw.hget(p.stats, "buried") or 0) for p in world.partitions)
+    letters = sum(raw.xlen(p.dead) for p in world.partitions)
+    assert (put.total(), buried, letters) == (count, count, count)
+    for run in good:
+        assert set(notes(raw, run.run_id).values()) == {1}
+    for worker in both:
+        assert worker.returncode is None
+        assert worker.log().count("\n") < 100 + 10 * took, "it floods its log"
+        assert "Traceback" not in worker.log()
+    figures.append(f"malformed: {count} entries of {len(put)} kinds in {took:.0f} s: all buried; {len(good)} good runs")
     invariants.check(raw, chaos_app.wf)
 
 

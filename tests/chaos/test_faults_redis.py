@@ -6,12 +6,7 @@ import asyncio
 import gc
 import os
 import random
-import re
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +16,16 @@ import pytest
 import redis
 
 from redisworld import Backoff, RedisUnavailable, Settings, Workflows, World, get_step_metadata, sleep
+from redisworld.events import EventKind
 from redisworld.runs import Status
 from redisworld.spawn import PrivateRedis, private_redis
 from redisworld.world.connection import is_transient
 from tests.apps import chaos_app
 from tests.chaos import invariants
-from tests.chaos.processes import WorkerProcess, Workers, eventually, running
+from tests.chaos.probing import cli_worker, most_warnings_a_second, probe
+from tests.chaos.processes import Workers, eventually, running
 from tests.chaos.proxy import Proxy, proxy
-from tests.chaos.watching import settled
+from tests.chaos.watching import logged, notes, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +113,32 @@ async def test_a_redis_that_refuses_costs_time_and_nothing_else(tmp_path: Path) 
             assert worker.returncode is None
             assert "Traceback" not in worker.log()
             assert "dead letter" not in worker.log()
-            assert warnings_per_second(worker) <= 4
+            assert most_warnings_a_second(worker) <= 1
+
+
+async def test_bodies_that_outlast_an_outage_longer_than_their_lease_are_not_started_again(
+    own_redis: PrivateRedis, tmp_path: Path
+) -> None:
+    """A36: when Redis takes writes again every lease has run out; living owners renew before others take over."""
+    with redis.Redis.from_url(own_redis.url) as raw, running(own_redis.url, tmp_path) as workers:
+        for _ in range(3):
+            workers.start(lease_ms=LEASE_MS, concurrency=8)
+        async with World.connect(settings=Settings(url=own_redis.url, partitions=2)) as world:
+            run = await world.start(chaos_app.many_slow, 16, 6.5, run_id="through")
+            await eventually(lambda: raw.llen("probe:through") == 16)
+            for fault in (noreplicas, pause_all, pause_writes):
+                await anyio.to_thread.run_sync(fault, raw, 1.4)
+                await anyio.sleep(0.2)
+            assert await run.result(timeout=15) == 16
+        await settled(raw)
+        assert set(notes(raw, "through").values()) == {1}
+        assert {attempt for _, attempt in logged(raw, "through")[EventKind.STEP_STARTED]} == {1}
+        invariants.check(raw, chaos_app.wf)
+
+
+def pause_all(raw: redis.Redis, seconds: float) -> None:
+    raw.execute_command("CLIENT", "PAUSE", int(seconds * 1000), "ALL")
+    time.sleep(seconds + 0.1)
 
 
 async def test_a_user_that_may_not_write_for_a_while(tmp_path: Path) -> None:
@@ -124,12 +146,6 @@ async def test_a_user_that_may_not_write_for_a_while(tmp_path: Path) -> None:
         worker = workers.start(lease_ms=LEASE_MS)
         await anyio.to_thread.run_sync(acl("-@write"), raw, 1.5)
         assert worker.returncode is None, worker.log()[-500:]
-
-
-def warnings_per_second(worker: WorkerProcess) -> int:
-    """The most warnings a worker has written in one second: of the readers, of calls, of deliveries given up."""
-    seconds = re.findall(r"^(\S+ \S+),\d+ (?:WARNING|ERROR)", worker.log(), re.MULTILINE)
-    return max(Counter(seconds).values(), default=0)
 
 
 # -- A37: cut off without a word
@@ -164,28 +180,8 @@ async def sleeps(seconds: float) -> int:
     return await one(3)
 
 
-def cli_worker(workers: Workers, url: str, *, concurrency: int, lease: str) -> WorkerProcess:
-    """As users run it, with its probes on a free port."""
-    command = [sys.executable, "-m", "redisworld", "worker", APP, "--url", url, "--metrics-port", "0"]
-    command += ["--metrics-host", "127.0.0.1", "--concurrency", str(concurrency), "--lease", lease]
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("REDISWORLD_", "CHAOS_"))}
-    worker = WorkerProcess(command, env, workers.directory / f"cli-{len(workers.started)}.log")
-    workers.started.append(worker)
-    return worker.wait_ready()
-
-
-def probe(worker: WorkerProcess, path: str) -> int:
-    base = re.search(r"on (http://\S+:\d+)", worker.log())
-    assert base is not None
-    try:
-        with urllib.request.urlopen(base[1] + path, timeout=5) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-
-
 async def test_a_black_hole_then_resets_then_a_restart(tmp_path: Path) -> None:
+    """A37: readiness says so, liveness does not, and each worker works again without a restart."""
     durable = ("--appendonly", "yes", "--appendfsync", "always")
     with (
         private_redis(args=durable, allow_wheel=True) as server,
@@ -194,7 +190,11 @@ async def test_a_black_hole_then_resets_then_a_restart(tmp_path: Path) -> None:
         running(server.url, tmp_path) as workers,
     ):
         ways: list[Proxy] = [left, right]
-        both = [cli_worker(workers, way.url, concurrency=4, lease="2s") for way in ways]
+        both = [cli_worker(workers, APP, "--concurrency", "4", "--lease", "2s", url=way.url) for way in ways]
+
+        def ready() -> bool:
+            return [probe(worker, "/readyz") for worker in both] == [200, 200]
+
         settings = Settings(url=server.url)
 
         async def on_each_worker(within: float) -> None:
@@ -206,7 +206,7 @@ async def test_a_black_hole_then_resets_then_a_restart(tmp_path: Path) -> None:
                     seen |= set(await (await world.start(wheres, 12)).result(timeout=within))
 
         await on_each_worker(10)
-        assert [probe(worker, "/readyz") for worker in both] == [200, 200]
+        await eventually(ready, what="both ready")
         for way in ways:
             way.swallow_all()
         red: set[int] = set()
@@ -228,11 +228,12 @@ async def test_a_black_hole_then_resets_then_a_restart(tmp_path: Path) -> None:
         await anyio.sleep(0.5)
         server.restart()
         await on_each_worker(10)
-        assert [probe(worker, "/readyz") for worker in both] == [200, 200]
+        await eventually(ready, timeout=5, what="both ready again")
         assert all(way.connections <= 40 for way in ways), [way.connections for way in ways]
         for worker in both:
             assert worker.returncode is None
             assert "Traceback" not in worker.log()
+            assert most_warnings_a_second(worker) <= 1
         with redis.Redis.from_url(server.url) as raw:
             await settled(raw)
             invariants.check(raw, wf)
@@ -329,6 +330,7 @@ async def test_a_drain_without_redis_ends(own_redis: PrivateRedis, tmp_path: Pat
 async def test_calls_cancelled_at_random_moments_mix_up_no_replies(
     own_redis: PrivateRedis, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A38."""
     chance = random.Random(3)
     with proxy(own_redis.url) as between, redis.Redis.from_url(own_redis.url) as raw:
         for number in range(300):
@@ -402,6 +404,7 @@ async def test_step_bodies_cut_short_in_a_world_of_their_own(own_redis: PrivateR
 
 
 async def test_no_memory_in_the_middle_of_runs(own_redis: PrivateRedis, tmp_path: Path) -> None:
+    """A40: what frees memory goes on, what needs it is refused; bodies that ran are recorded."""
     with redis.Redis.from_url(own_redis.url) as raw, running(own_redis.url, tmp_path) as workers:
         both = [workers.start(app=APP, concurrency=16) for _ in range(2)]
 

@@ -96,6 +96,7 @@ CASES: dict[str, tuple[tuple[bytes, ...], Any]] = {
 async def test_a_lost_call_is_asked_again_and_no_body_runs_twice(
     place: Place, world: World, case: str, way: str
 ) -> None:
+    """A05: its body runs once, also where the request itself is lost: it is asked again within the lease."""
     needles, (workflow, arguments, expected) = CASES[case]
     run_id = f"{way}-{case}".replace(" ", "-").replace(",", "")
     if case != "promote":

@@ -74,6 +74,28 @@ async def test_messages_of_a_dead_worker_survive_it_and_its_consumer_goes(
     invariants.check(raw, chaos_app.wf)
 
 
+async def test_the_ticket_of_a_dead_sweeper_holds_up_nobody_for_longer_than_a_short_lease(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """Promise 2 with the default sweep of once a second and a lease of one: within lease + 2 s."""
+    options = {"reclaim_every_ms": 1_000, "lease_ms": 1_000}
+    async with connect(**options) as world:
+        doomed = workers.start(**options)
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="one")
+        await eventually(lambda: notes(raw, "one") == {"a": 1})
+        workers.start(**options)
+        await eventually(lambda: f":{doomed.pid}:" in str(raw.get(world.partition("one").reclaim_ticket("workflows"))))
+        doomed.kill()
+        killed = time.monotonic()
+        await eventually(lambda: notes(raw, "one") == {"a": 2}, timeout=10)
+        took = time.monotonic() - killed
+        raw.set("probe:gate", 1)
+        assert await run.result(timeout=10) == ["a", "d"]
+    assert took < 1 + 2 + 1, f"{took:.1f} s"
+    await settled(raw)
+    invariants.check(raw, chaos_app.wf)
+
+
 @pytest.mark.parametrize("way", ["FLUSHALL", "DEL", "XGROUP DESTROY"])
 async def test_a_worker_goes_on_when_the_streams_vanish_under_its_blocking_read(
     raw: redis.Redis, workers: Workers, connect: Connect, way: str

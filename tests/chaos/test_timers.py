@@ -9,6 +9,7 @@ import anyio
 import pytest
 import redis
 
+from consumers.health import Health
 from consumers.timers import Timers
 from redisworld.keys import Partition
 from tests.apps import chaos_app
@@ -26,7 +27,8 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
         [partition] = world.partitions
         await world.queue.ensure_groups([(partition, "workflows")])
         await world.start(chaos_app.nothing, run_id="r")
-        timers, promote, due = Timers(world), world.promote, 0
+        health = Health(blocked_limit_s=60).loop("timers")
+        timers, promote, due = Timers(world, health), world.promote, 0
 
         async def slow_answer(partition: Partition, limit: int = 100) -> Any:
             nonlocal due

@@ -11,6 +11,7 @@ import redis
 
 from redisworld import RunCancelled, messages
 from redisworld.events import EventKind
+from redisworld.keys import Partition
 from redisworld.messages import WorkflowMessage
 from tests.apps import chaos_app
 from tests.chaos import invariants
@@ -21,6 +22,13 @@ from tests.chaos.watching import logged, notes, settled
 pytestmark = pytest.mark.anyio
 
 RUNS = 50
+
+
+def wake(raw: redis.Redis, partition: Partition, run_id: str) -> None:
+    """A wake that nothing asked for."""
+    message = WorkflowMessage(message_id="stray", run_id=run_id, workflow_name="slept", reason="admin")
+    raw.xadd(partition.workflows(), {"kind": "workflow", "spec": "1", "run": run_id, "name": "slept", "reason": "admin",
+                                     "msg": messages.encode(message)})  # fmt: skip
 
 
 async def test_a_duplicated_wake_creates_nothing_twice_and_diverges_nowhere(

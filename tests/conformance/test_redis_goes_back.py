@@ -1,4 +1,4 @@
-"""Does a run go on when Redis comes back with less than it had? (docs/durability.md, a lost AOF tail or a failover)"""
+"""Does a run go on when Redis comes back with less than it had? (docs/guarantees.md, a lost AOF tail or a failover)"""
 
 from __future__ import annotations
 

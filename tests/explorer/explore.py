@@ -125,7 +125,7 @@ class _Search:
         created = msgspec.msgpack.encode(RunCreated(input))
         command = self._store.script(
             self._scripts["start_run"],
-            NOW, RUN, self._scenario.workflow, "", "", SPEC_VERSION, RUN, created, messages.encode(message),
+            NOW, RUN, self._scenario.workflow, "", "", SPEC_VERSION, RUN, created, messages.encode(message), 0, "",
         )  # fmt: skip
         workers = tuple(Worker(name) for name in ("wA", "wB", "wC")[: self._scenario.workers])
         self._visit(self._store.first(command), Outside(NOW, workers, self._scenario.budget), -1, "", None)

@@ -74,6 +74,12 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["start", f"{APP}:doubled", "--args", '["one"]'], "argument 'n': Expected `int`, got `str`"),
         (["start", f"{APP}:order-due", "--args", '[{"item": "x", "due": "soon"}]'], "argument 'order'"),
         (["start", f"{APP}:doubled", "--args", "[1]", "--timeout", "soon"], "cannot read duration 'soon'"),
+        (["start", f"{APP}:doubled", "--args", "[1]", "--delay", "soon"], "cannot read duration 'soon'"),
+        (
+            ["start", f"{APP}:doubled", "--args", "[1]", "--at", "2030-01-31T09:00:00"],
+            "must be like 2030-01-31T09:00:00+",
+        ),
+        (["start", f"{APP}:doubled", "--args", "[1]", "--at", "tomorrow"], "must be like 2030-01-31T09:00:00+01:00"),
         (["start", f"{APP}:doubled", "--args", "[1]", "--url", "ftp://x"], "cannot read Redis URL"),
         (["run", "terminate", "r1"], "add --yes"),
         (["run"], "required: VERB"),
@@ -153,8 +159,10 @@ def test_a_bad_environment_variable_is_refused_like_its_option(
     ],
 )
 def test_an_unreachable_redis_is_one_line_without_the_password_and_exit_code_1(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
+    monkeypatch.setenv("REDISWORLD_RETRY_REDIS_MS", "0")  # a worker waits for a Redis that is down
+
     code, line = refusal(capsys, *arguments, "--url", NOWHERE)
 
     assert code == 1
@@ -216,6 +224,22 @@ def test_an_argument_can_be_a_dataclass_and_a_date(capsys: pytest.CaptureFixture
 
     shown = json.loads(answer(capsys, "run", "show", "o1", "--json", "--url", redis_url))
     assert shown["events"][0]["payload"] == {"order": {"item": "x", "due": "2025-12-24"}}
+
+
+def test_a_run_can_begin_later_is_shown_so_and_cancelled_at_once(
+    capsys: pytest.CaptureFixture[str], redis_url: str
+) -> None:
+    at = "2130-01-31T09:00:00+01:00"
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--at", at, "--url", redis_url)
+    answer(capsys, "start", f"{APP}:patient", "--run-id", "r2", "--delay", "10m", "--url", redis_url)
+
+    shown = answer(capsys, "run", "show", "r1", "--url", redis_url)
+    later = json.loads(answer(capsys, "run", "show", "r2", "--json", "--url", redis_url))["run"]
+    cancelled = answer(capsys, "run", "cancel", "r1", "--json", "--url", redis_url)
+
+    assert "starts      2130-01-31T08:00:00.000Z" in shown
+    assert later["start_at"] == later["created_at"] + 600_000
+    assert json.loads(cancelled)["status"] == "cancelled"
 
 
 def test_a_run_that_has_not_ended_in_time_is_exit_code_1(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:

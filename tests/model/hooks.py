@@ -97,6 +97,7 @@ def create_event(store: Store, run_id: str, wish: Wish) -> Answer:
         case "waited":
             return (_waited(store, run, wish.id), "")
         case "end":
+            store.drop_first_message(run)
             store.finish(run, wish.id, "" if wish.id == "completed" else "CODE")
             return ("ended", "")
         case "step" if wish.id in run.steps:

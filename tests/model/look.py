@@ -66,7 +66,7 @@ def expected(store: Store) -> Picture:
 
 def _row(run: Run) -> Picture:
     fields: Picture = {"status": run.status, "created_at": run.created_at, "last_at": run.floor}
-    for name in ("started_at", "finished_at", "finished_event", "code", "cancel_requested"):
+    for name in ("started_at", "finished_at", "finished_event", "code", "cancel_requested", "delays"):
         if value := getattr(run, name):
             fields[name] = value
     if not run.terminal:

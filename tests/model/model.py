@@ -101,6 +101,8 @@ class Run(msgspec.Struct):
     woken_at: int = 0
     replayed_to: int = 0
     begun_to: int = 0
+    delays: int = 0
+    """1 where a wait or a retry was put among the delayed."""
     wake: str = ""
     committed: tuple[str, Answer] = ("", ())
     """Token and answer of the last pass."""
@@ -288,11 +290,19 @@ class Store:
         self.finish(run, "failed", "MAX_EVENTS_EXCEEDED")
         return True
 
+    def drop_first_message(self, run: Run) -> bool:
+        """Of a run that has not begun, where it waits among the delayed; whether it did."""
+        return run.status == "pending" and self.delayed.pop(f"workflow {run.id} {run.wake}", None) is not None
+
     def reap(self, retention_ms: int) -> Answer:
         """Forget the runs that ended so long ago."""
         over = [run.id for run in self.runs.values() if run.terminal and run.finished_at + retention_ms <= self.now]
         for run_id in over:
-            del self.runs[run_id]
+            run = self.runs.pop(run_id)
+            gone = [f"wait {run_id} {wait}" for wait, (state, _) in run.waits.items() if state == "waiting"]
+            gone += [f"step {run_id} {id}" for id, step in run.steps.items() if step.status == "pending"]
+            for member in gone if run.delays else []:
+                self.delayed.pop(member, None)
         if over:
             self.counts["runs_reaped"] += len(over)
         return (len(over),)

@@ -84,7 +84,7 @@ def cancel(store: Store, run_id: str, *, terminate: bool) -> Answer:
         return ("not_found",)
     if run.terminal:
         return (run.status,)
-    if terminate:
+    if store.drop_first_message(run) or terminate:
         store.finish(run, "cancelled", "")
     elif not run.cancel_requested:
         run.cancel_requested = store.append(run, "cancel_requested")
@@ -167,6 +167,7 @@ def create(store: Store, run: Run, wish: Wish) -> str:
         case "wait" if not state:
             store.append(run, "wait_created", wish.id)
             run.waits[wish.id] = ("waiting", wish.due)
+            run.delays = 1
             store.delay(Delayed(wish.due, "wait", run.id, wish.id))
         case "unwait" if state == "waiting":
             store.append(run, "wait_cancelled", wish.id)

@@ -157,6 +157,7 @@ def _retry(store: Store, run: Run, step: Step, c: Completion) -> Answer:
     )
     if c.delay_ms:
         store.delay(Delayed(retry_at, "step", run.id, c.step, c.step, "steps"))
+        run.delays = 1
     else:
         store.publish("steps", "step", run.id, step=c.step, message=c.step)
     store.counts["steps_handed_back" if c.drain else "steps_retried"] += 1

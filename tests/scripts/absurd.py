@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 """Kinds of arguments, and values that none of them takes. A ``?`` may be empty."""
 
 _NAMES = {
-    "number?": "now started_at",
+    "number?": "now started_at start_at",
     "number": "retention limit count bytes from lease ticket deliveries spec replayed_to consumed delay attempts keep"
     " due length at",
     "choice": "last may_replay known mode outcome awaited",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from redisworld.errors import ErrorInfo
 from redisworld.world import Outgoing
+from redisworld.world.begins import Begins
 from tests.scripts.driver import RUN, Consumer, end, inline, message_id, step, step_message
 
 pytestmark = pytest.mark.anyio
@@ -271,3 +273,48 @@ async def test_retention_is_counted_from_the_end_of_the_run(a: Consumer) -> None
     a.clock.advance(1)
     assert await a.world.reap(a.partition, 10) == 1
     assert not await a.redis.exists(a.key(), a.partition.log(RUN), a.partition.expiring, a.partition.index("created"))
+
+
+async def test_a_reaped_run_takes_its_timers_and_retries_along(a: Consumer) -> None:
+    """Due in months, they would fill memory until then, and a retry would find no run and end as a dead letter."""
+    turn = await a.begin()
+    await a.commit(turn, step("s1"), ["wait", "w1", a.clock.now + 10**10], ["wait", "w2", a.clock.now + 1])
+    await a.retry(await a.claim((await a.steps_delivered())["s1"]), delay_ms=10**10)
+    await waiting(a, 10**10, run="other")
+    a.clock.advance(1)
+    await a.world.promote(a.partition)
+    await a.finish(how="cancelled")
+    a.clock.advance(a.world.settings.retention_ms)
+
+    assert await a.world.reap(a.partition, 10) == 1
+
+    assert await a.redis.zrange(a.partition.delayed, 0, -1) == [b"wait other w0"]
+    assert await a.redis.hlen(a.partition.delayed_body) == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "terminate", "run_failed"])
+async def test_a_run_that_ends_before_it_begins_takes_its_first_message_along(a: Consumer, how: str) -> None:
+    """It would come when the row has gone, and create the run again."""
+    for run in (RUN, "other"):
+        await a.world.create_run(run, "wf", b"\x90", begins=Begins(10**10))
+
+    if how == "run_failed":
+        await a.world.events.run_failed(RUN, ErrorInfo(type="Oops", message="no"))
+    else:
+        await a.world.cancel(RUN, terminate=how == "terminate")
+
+    assert (await a.row()).status.terminal
+    assert await a.redis.zrange(a.partition.delayed, 0, -1) == [b"workflow other start"]
+    assert await a.redis.hkeys(a.partition.delayed_body) == [b"workflow other start"]
+
+
+async def test_a_run_that_began_is_asked_to_stop_and_not_ended_although_its_message_was_delayed_once(
+    a: Consumer,
+) -> None:
+    await a.world.create_run(RUN, "wf", b"\x90", begins=Begins(100))
+    a.clock.advance(100)
+    await a.world.promote(a.partition)
+
+    assert await a.world.cancel(RUN) == "pending"
+
+    assert (await a.kinds())[-1] == "cancel_requested"

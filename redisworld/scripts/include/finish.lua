@@ -23,6 +23,15 @@ local function start_run_now(run, at)
   run.at_text = string.format('%.0f', run.at)
 end
 
+-- The first message of a run that has not begun may wait in the delayed set. Left there it would come when the row has
+-- gone, and create the run again. Answers whether it was there.
+local function drop_first_message(run)
+  if run.status ~= 'pending' then return false end
+  local first = 'workflow ' .. run.id .. ' ' .. run.wake
+  redis.call('HDEL', TAG .. 'delayed:body', first)
+  return redis.call('ZREM', TAG .. 'delayed', first) == 1
+end
+
 -- What the end of a run touches, checked before the first write.
 local function foreign_end(run, status)
   return foreign_key('stats', 'hash', 'expiring', 'zset', 'index:status:' .. run.status, 'zset',

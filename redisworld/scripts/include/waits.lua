@@ -8,6 +8,7 @@ local function is_waiting(state) return state and string.sub(state, 1, 8) == 'wa
 local function create_wait(run, id, due)
   append(run, 'wait_created', id, '-', due, '')
   set_field(run, 'w:' .. id, 'waiting|' .. due)
+  set_field(run, 'delays', 1) -- the reaper looks for them
   add_delayed(tonumber(due), 'wait ' .. run.id .. ' ' .. id)
 end
 

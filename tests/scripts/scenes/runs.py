@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redisworld.world.begins import Begins
 from tests.scripts.driver import RUN, Consumer, end, inline, step
 from tests.scripts.scenes.scene import Ask, scene
 
@@ -18,6 +19,16 @@ async def overwrite(a: Consumer, key: str) -> None:
 @scene("start_run", "created", again="conflict pending")
 async def a_run_is_started(a: Consumer, b: Consumer) -> Ask:
     return a.start
+
+
+@scene("start_run", "created", again="conflict pending")
+async def a_run_is_started_for_later(a: Consumer, b: Consumer) -> Ask:
+    return lambda: a.world.create_run(RUN, "wf", b"\x90", begins=Begins(60_000))
+
+
+@scene("start_run", "created", again="conflict pending")
+async def a_run_is_started_for_a_moment_to_come(a: Consumer, b: Consumer) -> Ask:
+    return lambda: a.world.create_run(RUN, "wf", b"\x90", begins=Begins(at_ms=a.clock.now + 1))
 
 
 @scene("start_run", "conflict pending")
@@ -119,6 +130,12 @@ async def a_run_is_loaded_whose_log_another_program_has_overwritten(a: Consumer,
 @scene("cancel_run", "requested pending")
 async def a_pending_run_is_asked_to_stop(a: Consumer, b: Consumer) -> Ask:
     await a.start()
+    return lambda: a.world.cancel(RUN, reason="enough")
+
+
+@scene("cancel_run", "cancelled cancelled", again="conflict cancelled")
+async def a_run_that_begins_later_is_asked_to_stop(a: Consumer, b: Consumer) -> Ask:
+    await a.world.create_run(RUN, "wf", b"\x90", begins=Begins(60_000))
     return lambda: a.world.cancel(RUN, reason="enough")
 
 

@@ -1,0 +1,39 @@
+"""How long does a loop wait after it has failed, and what does it say?"""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import anyio
+
+from redisworld.backoff import Backoff
+from redisworld.errors import RedisUnavailable, RedisworldError
+from redisworld.world import FaultLog
+
+_GROWING = Backoff(first_ms=100, cap_ms=1_000, jitter=0.5)
+"""Short, so that work goes on within 2 s of a Redis that is back; with jitter, so that workers come one by one."""
+
+
+class Pauses:
+    """The pauses of one loop; they grow while it fails."""
+
+    def __init__(self, faults: FaultLog) -> None:
+        self._faults = faults
+        self._failures = 0
+        self._random = random.Random()
+
+    def over(self) -> None:
+        """The loop has gone round once without a failure."""
+        self._failures = 0
+
+    async def after(self, what: str, error: Exception) -> None:
+        """Warn and wait. A Redis that is away is one fault for all loops; what nobody expected comes with its trace."""
+        self._failures += 1
+        if isinstance(error, RedisUnavailable):
+            self._faults.warn("redis", f"{what}: {error}")
+        elif isinstance(error, RedisworldError):
+            self._faults.warn(what, f"{what}: {error}", level=logging.ERROR)
+        else:
+            self._faults.warn(what, f"{what}: {error!r}", level=logging.ERROR, trace=error)
+        await anyio.sleep(_GROWING.delay_ms(self._failures, self._random) / 1000)

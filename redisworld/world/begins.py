@@ -1,0 +1,39 @@
+"""When does a run begin that somebody starts?"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from redisworld.durations import parse_ms
+from redisworld.errors import InvalidInput
+
+
+class Begins(msgspec.Struct, frozen=True):
+    """``delay_ms`` after Redis has the start, or at ``at_ms`` (epoch) by the clock of Redis where that is given."""
+
+    delay_ms: int = 0
+    at_ms: int | None = None
+
+    @classmethod
+    def of(cls, delay: timedelta | float | str | None, at: datetime | None) -> Begins:
+        """As ``World.start`` takes it. Raises InvalidInput."""
+        if at is None:
+            return AT_ONCE if delay is None else cls(parse_ms(delay))
+        if delay is not None:
+            raise InvalidInput("start(): give delay= or at=, not both")
+        if not isinstance(at, datetime):
+            raise InvalidInput(f"start(): at= takes an aware datetime, not {at!r}; a length of time is delay=")
+        if at.utcoffset() is None:
+            raise InvalidInput(f"start(): at={at!r} has no zone and means another moment on every host; add a tzinfo")
+        since_epoch = (at - datetime.fromtimestamp(0, UTC)) / timedelta(milliseconds=1)
+        return cls(at_ms=max(0, math.ceil(since_epoch)))
+
+    def args(self) -> tuple[int, int | str]:
+        """As start_run takes it."""
+        return self.delay_ms, "" if self.at_ms is None else self.at_ms
+
+
+AT_ONCE = Begins()

@@ -1,0 +1,127 @@
+"""Who says that a worker is not ready, and how often is a fault logged? (A13, A42)"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import anyio
+import pytest
+
+from consumers.health import Health
+from consumers.pauses import Pauses
+from redisworld.errors import RedisUnavailable
+from redisworld.observe import Observation, Reading, observing
+from redisworld.world import FaultLog
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+def test_a_loop_that_reads_does_not_speak_for_one_that_fails(clock: Clock) -> None:
+    health = Health(blocked_limit_s=60)
+    steps, workflows = health.loop("steps"), health.loop("workflows")
+    steps.read_done()
+    workflows.read_done()
+    assert health.ready() is None
+
+    steps.read_failed(RedisUnavailable("gone"))
+    workflows.read_done()
+
+    assert health.ready() == "cannot read steps: gone"
+    assert health.alive() is None
+    steps.read_done()
+    assert health.ready() is None
+
+
+def test_a_loop_that_hangs_is_seen_after_five_seconds_and_a_longer_block_time_is_no_hang(clock: Clock) -> None:
+    """A42, second test: hung for 30 s, red within 10."""
+    health, patient = Health(blocked_limit_s=60), Health(blocked_limit_s=60, block_s=30)
+    loops = [health.loop("steps"), patient.loop("steps")]
+    for loop in loops:
+        loop.read_done()
+    clock.now += 6
+
+    assert health.ready() == "steps has not been read for 5 s"
+    assert patient.ready() is None
+    clock.now += 30
+    assert patient.ready() is not None
+
+
+def test_a_loop_that_may_be_silent_is_judged_by_its_failures_only(clock: Clock) -> None:
+    health = Health(blocked_limit_s=60)
+    sweep = health.loop("pending", may_be_silent=True)
+    clock.now += 1_000
+    assert health.ready() is None
+    sweep.read_failed(ValueError("no"))
+    assert health.ready() == "cannot read pending: no"
+
+
+def test_observers_hear_of_the_change_and_not_of_each_failure() -> None:
+    seen: list[Observation] = []
+    loop = Health(blocked_limit_s=60).loop("steps")
+    with observing(seen.append):
+        for _ in range(3):
+            loop.read_failed(RedisUnavailable("gone"))
+        for _ in range(3):
+            loop.read_done()
+    assert seen == [Reading("steps", False), Reading("steps", True)]
+
+
+def test_a_fault_has_one_line_a_second_that_counts_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    faults = FaultLog(clock)
+    with caplog.at_level(logging.WARNING, "redisworld"):
+        for tenth in range(25):
+            clock.now = 100 + tenth / 10
+            faults.warn("redis", f"gone at {tenth}")
+            faults.warn("dead letter", f"letter {tenth}")
+    assert [record.getMessage() for record in caplog.records] == [
+        "gone at 0",
+        "letter 0",
+        "gone at 10 (and 9 more like it)",
+        "letter 10 (and 9 more like it)",
+        "gone at 20 (and 9 more like it)",
+        "letter 20 (and 9 more like it)",
+    ]
+
+
+def test_faults_that_never_repeat_fill_no_memory() -> None:
+    faults = FaultLog()
+    for number in range(1_000):
+        faults.warn(f"fault {number}", "text", level=logging.DEBUG)
+    assert len(faults._seen) <= 32
+
+
+@pytest.mark.anyio
+async def test_the_pauses_of_a_loop_stay_finite_and_short_however_often_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A13: 1,100 failed connects do not end the loop."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    pauses = Pauses(FaultLog())
+    for _ in range(1_100):
+        await pauses.after("cannot read", RedisUnavailable("gone"))
+    pauses.over()
+    await pauses.after("cannot read", RedisUnavailable("gone"))
+
+    assert all(0 < pause <= 1 for pause in slept)
+    assert min(slept[10:-1]) >= 0.5
+    assert slept[-1] <= 0.1
