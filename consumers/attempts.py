@@ -127,7 +127,7 @@ class Attempts:
         observe(StepEnded(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, outcome, cause, seconds))
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
-        info = failures.describe(error)
+        info = failures.describe(error, modules=self._bodies.modules)
         payload, text = failures.encode(info), str(info)[:_LOGGED]
         cause = "timeout" if isinstance(error, StepTimeout) else "error"
         where = f"run={a.run_id} step={a.step_id} name={a.step.name} attempt={a.attempt}"

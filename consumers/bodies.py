@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ class Bodies:
     """The bodies that run in this process. ``threads`` bounds the synchronous ones."""
 
     def __init__(self, threads: int, max_payload: int) -> None:
+        self.modules = frozenset(sys.modules)
+        """Loaded before any body ran, as in every process of the application."""
         self._max_payload = max_payload
         self._limiter = anyio.CapacityLimiter(threads)
         self._scopes: set[anyio.CancelScope] = set()

@@ -23,7 +23,7 @@ RedisworldError
 │   ├── FatalError          do not retry
 │   ├── RetryableError      retry after the given time
 │   ├── StepTimeout         the step's body ran beyond its timeout
-│   └── RemoteError         an exception of a type the workflow's process cannot rebuild
+│   └── RemoteError         an exception whose class cannot be given to a body
 ├── ForbiddenInWorkflow     the body called something that cannot be replayed
 ├── ReplayDivergence        log and code disagree
 └── MalformedMessage        bytes in Redis that are no message or event of ours
@@ -120,7 +120,8 @@ class ResumeConflict(RedisworldError):
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """An exception as it is recorded: the payload of ``step_failed``, ``step_retrying`` and ``run_failed``.
 
-    ``traceback`` is text for people; nothing is ever rebuilt from it. ``cause`` is the error before this one.
+    ``traceback`` is text for people; nothing is ever rebuilt from it. ``cause`` is the error that this one was raised
+    from, ``context`` the one that was being handled, ``exceptions`` those of a group.
     """
 
     type: str
@@ -128,6 +129,13 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
     code: str | None = None
     cause: ErrorInfo | None = None
+    context: ErrorInfo | None = None
+    notes: tuple[str, ...] = ()
+    exceptions: tuple[ErrorInfo, ...] = ()
+    base: str = ""
+    """The nearest class that every process knows, a builtin or one of redisworld's, where ``type`` is none."""
+    contents: bytes = b""
+    """Arguments and attributes as an encoded value, where the type may come back as itself."""
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
@@ -183,7 +191,7 @@ class StepTimeout(StepError):
 
 
 class RemoteError(StepError):
-    """A step failed with an exception whose type this process cannot rebuild; see ``info``."""
+    """A step failed with an exception whose class cannot be given to a body (docs/values.md); see ``info``."""
 
 
 class ForbiddenInWorkflow(RedisworldError):

@@ -1,35 +1,73 @@
 """How does an exception become an ErrorInfo in the log, and an exception again?
 
-Nothing is ever imported or evaluated by name: only builtin exceptions and two of our own come back as themselves.
+Nothing is imported by name and no code of an exception's class is run: a class comes back when its module is loaded
+here anyway, as an object of that class with the recorded arguments and attributes.
 """
 
 from __future__ import annotations
 
-import builtins
+import sys
 import traceback
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-from redisworld.errors import ErrorInfo, FatalError, InvalidInput, MalformedMessage, RemoteError, StepTimeout
+from redisworld.errors import (
+    ErrorInfo,
+    FatalError,
+    ForbiddenInWorkflow,
+    InvalidInput,
+    InvalidValue,
+    MalformedMessage,
+    RemoteError,
+    ReplayDivergence,
+)
+from redisworld.packing import pack, unpack
 
 MAX_TEXT = 16 * 1024
-"""Characters kept of a message or traceback: enough for people, small beside the payload limit."""
+"""Characters kept of a message, note or traceback: enough for people, small beside the payload limit."""
 
 MAX_CAUSES = 5
+"""Errors kept of a chain, and levels of groups within groups."""
 
-_OURS: dict[str, type[Exception]] = {
-    f"{kind.__module__}.{kind.__qualname__}": kind for kind in (FatalError, StepTimeout)
-}
-_CONTROL_FLOW = (StopIteration, StopAsyncIteration)
-"""Raised inside a coroutine these mean something to Python itself."""
+MAX_ERRORS = 64
+"""Errors recorded in all: an exception, its chain and the members of groups."""
+
+MAX_NOTES = 16
+
+MAX_BYTES = 256 * 1024
+"""A record that would be bigger is made without its chain, members, notes and contents."""
+
+_MAINS = ("__main__", "__mp_main__")
+"""Modules that are another one in every process."""
+
+_NEVER_GIVEN = (StopIteration, StopAsyncIteration, InvalidInput, ForbiddenInWorkflow, ReplayDivergence)
+"""Raised in a body these mean something to Python, or that the body itself did what it must not."""
+
+_NONE = msgspec.msgpack.encode(None)
+"""In the place of arguments that cannot be stored: the message is taken for them."""
+
+_KNOWN_EVERYWHERE = ("builtins", "redisworld.errors")
 
 _decoder = msgspec.msgpack.Decoder(ErrorInfo)
 
 
-def describe(exc: BaseException, *, code: str | None = None) -> ErrorInfo:
-    """The exception as it is recorded, with its traceback as text and up to 5 causes."""
+def describe(exc: BaseException, *, code: str | None = None, modules: Container[str] | None = None) -> ErrorInfo:
+    """The exception as it is recorded, with its traceback as text and up to 5 causes.
+
+    ``modules``: those whose classes may come back as themselves, because every process of the application has them
+    loaded. A step may import more for itself; what a replay is given must not depend on that. Default: all loaded.
+    """
     text = "".join(traceback.format_exception(exc))
-    return _describe(exc, code=code, traceback_text=_tail(text), causes=MAX_CAUSES)
+    if (remote := _remote_traceback(exc)) is not None:
+        text = f"{remote}\nThe exception above was recorded by a step and raised again here:\n\n{text}"
+    known = sys.modules if modules is None else modules
+    described = _describe(exc, known, MAX_CAUSES, iter(range(1, MAX_ERRORS)))
+    info = msgspec.structs.replace(described, code=code, traceback=_end_of(text))
+    if len(encode(info)) <= MAX_BYTES:
+        return info
+    return msgspec.structs.replace(info, cause=None, context=None, notes=(), exceptions=(), contents=b"")
 
 
 def encode(info: ErrorInfo) -> bytes:
@@ -46,14 +84,21 @@ def decode(data: bytes) -> ErrorInfo:
 
 
 def rebuild(info: ErrorInfo) -> Exception:
-    """An exception to raise for a recorded one: a builtin, FatalError or StepTimeout as itself, else RemoteError.
+    """An exception to raise for a recorded one: of its own class where that is known here, else of the nearest
+    builtin class above it, RemoteError where that is only Exception.
 
-    It carries the record as ``info`` and the recorded cause as ``__cause__``.
+    It carries the record as ``info``, and its notes, cause and context.
     """
     error = _construct(info)
-    error.info = info  # type: ignore[attr-defined]
-    if info.cause is not None:
-        error.__cause__ = rebuild(info.cause)
+    given = {
+        "info": info,
+        "__notes__": list(info.notes) or None,
+        "__cause__": rebuild(info.cause) if info.cause else None,
+        "__context__": rebuild(info.context) if info.context else None,
+    }
+    for name, value in given.items():
+        if value is not None:  # a cause of None would hide the context
+            object.__setattr__(error, name, value)  # the class may have its own, to be frozen
     return error
 
 
@@ -62,13 +107,31 @@ def is_fatal(exc: BaseException) -> bool:
     return isinstance(exc, (FatalError, InvalidInput))
 
 
-def _describe(exc: BaseException, *, code: str | None, traceback_text: str | None, causes: int) -> ErrorInfo:
-    cause = None
-    if exc.__cause__ is not None and causes:
-        # The text of the outermost traceback shows the whole chain already.
-        cause = _describe(exc.__cause__, code=None, traceback_text=None, causes=causes - 1)
+def _describe(exc: BaseException, modules: Container[str], levels: int, left: Iterator[object]) -> ErrorInfo:
+    def others(*found: BaseException | None) -> list[ErrorInfo]:
+        """Those that there is room for: ``left`` has one item for each error that may still be recorded."""
+        real = [other for other in found if other is not None and levels]
+        return [_describe(other, modules, levels - 1, left) for other, _ in zip(real, left, strict=False)]
+
+    kind, message = type(exc), _message(exc)
+    cause = others(exc.__cause__)
+    context = others(None if exc.__suppress_context__ else exc.__context__)
+    members = exc.exceptions if isinstance(exc, BaseExceptionGroup) else ()
+    recorded = others(*members)
+    notes = _notes(exc)
+    if len(recorded) < len(members):
+        notes.append(f"{len(members) - len(recorded)} more exceptions of this group were not recorded")
     return ErrorInfo(
-        type=_type_name(type(exc)), message=_message(exc), traceback=traceback_text, code=code, cause=cause
+        type=_type_name(kind),
+        message=message,
+        # The text of the outermost traceback shows the chain already, but not what other processes did.
+        traceback=_remote_traceback(exc),
+        cause=cause[0] if cause else None,
+        context=context[0] if context else None,
+        notes=tuple(notes),
+        exceptions=tuple(recorded),
+        base=_base(kind),
+        contents=_contents(exc) if _may_come_back(kind, modules) else b"",
     )
 
 
@@ -76,17 +139,67 @@ def _type_name(kind: type[BaseException]) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(exc: BaseException) -> str:
-    if type(exc) is KeyError and len(exc.args) == 1 and isinstance(exc.args[0], str):
-        # str() of a KeyError is the repr of its key, which would be quoted once more when rebuilt.
-        return _storable(exc.args[0])[:MAX_TEXT]
+def _base(kind: type[BaseException]) -> str:
+    nearest = next(base for base in kind.__mro__ if base.__module__ in _KNOWN_EVERYWHERE)
+    return "" if nearest in (kind, Exception, BaseException) else _type_name(nearest)
+
+
+def _may_come_back(kind: type[BaseException], modules: Container[str]) -> bool:
+    return kind.__module__ in modules and _class_named(_type_name(kind)) is kind
+
+
+def _contents(exc: BaseException) -> bytes:
+    """Arguments and attributes, as pickle would take them, without what cannot be stored."""
+    reduced: Any = _builtin_class(type(exc)).__reduce__(exc)
+    _, args, *more = reduced
+    attributes = more[0] if more and more[0] else {}
+    if isinstance(exc, BaseExceptionGroup):
+        args = ()  # its message and members are recorded as such
+    kept = [msgspec.Raw(data) for pair in attributes.items() if pair[0] != "__notes__" and (data := _stored(pair))]
+    return msgspec.msgpack.encode([msgspec.Raw(_stored(args) or _NONE), kept])
+
+
+def _stored(value: Any) -> bytes:
+    """The bytes of a value; none for one that cannot be stored, or is big."""
     try:
-        return _storable(str(exc))[:MAX_TEXT]
+        data = msgspec.msgpack.encode(pack(value, ""))
+    except InvalidValue:
+        return b""
+    return data if len(data) <= MAX_TEXT else b""
+
+
+def _notes(exc: BaseException) -> list[str]:
+    notes = vars(exc).get("__notes__")
+    return [_start_of(_text_of(note)) for note in notes[:MAX_NOTES]] if isinstance(notes, (list, tuple)) else []
+
+
+def _message(exc: BaseException) -> str:
+    # What str() adds, quotes to a key and a count to a group, it would add once more to the rebuilt one.
+    if type(exc) is KeyError and len(exc.args) == 1 and isinstance(exc.args[0], str):
+        return _start_of(exc.args[0])
+    if isinstance(exc, BaseExceptionGroup):
+        return _start_of(exc.message)
+    return _start_of(_text_of(exc))
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
     except Exception as error:  # user code: __str__
         return f"<no text: str() raised {type(error).__name__}>"
 
 
-def _tail(text: str) -> str:
+def _remote_traceback(exc: BaseException) -> str | None:
+    info = vars(exc).get("info")
+    return info.traceback if isinstance(info, ErrorInfo) else None
+
+
+def _start_of(text: str) -> str:
+    text = _storable(text)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} [{len(text) - MAX_TEXT} characters cut]"
+
+
+def _end_of(text: str) -> str:
     """The end of a traceback: where it happened stands there."""
     text = _storable(text)
     return text if len(text) <= MAX_TEXT else f"[{len(text) - MAX_TEXT} characters cut]\n{text[-MAX_TEXT:]}"
@@ -97,10 +210,50 @@ def _storable(text: str) -> str:
 
 
 def _construct(info: ErrorInfo) -> Exception:
-    kind = _OURS.get(info.type) or getattr(builtins, info.type, None)
-    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, _CONTROL_FLOW):
+    kind = _class_named(info.type)
+    if kind is not None and (info.contents or kind.__module__ in _KNOWN_EVERYWHERE):
         try:
-            return kind(info.message)
-        except TypeError:
-            pass  # UnicodeError's children and groups need more than a message
+            args, attributes = unpack(info.contents) if info.contents else (None, ())
+            return _made(kind, info, args, attributes)
+        except Exception:  # bytes that are no arguments, or a class that cannot be made of these any more
+            pass
+    base = _class_named(info.base)
+    if base is not None and base.__module__ in _KNOWN_EVERYWHERE:
+        try:
+            return _made(base, info)
+        except Exception:  # UnicodeError's children need more than a message
+            pass
     return RemoteError(str(info))
+
+
+def _made(
+    kind: type[Exception], info: ErrorInfo, args: Any = None, attributes: Iterable[tuple[str, Any]] = ()
+) -> Exception:
+    """An exception of this class. Its own ``__init__`` is not run: it may take other arguments than ``args``."""
+    args = (info.message,) if args is None else args
+    if issubclass(kind, ExceptionGroup):
+        args = (info.message, [rebuild(member) for member in info.exceptions])
+    builtin: Any = _builtin_class(kind)
+    error: Exception = builtin.__new__(kind, *args)
+    builtin.__init__(error, *args)
+    for name, value in attributes:
+        object.__setattr__(error, name, value)
+    return error
+
+
+def _builtin_class(kind: type[BaseException]) -> type[BaseException]:
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
+
+
+def _class_named(name: str) -> type[Exception] | None:
+    """The exception class of this name in the modules loaded here, if there is one that a body can be given."""
+    path = name.split(".") if "." in name else ["builtins", name]
+    for cut in range(len(path) - 1, 0, -1):
+        found: Any = sys.modules.get(".".join(path[:cut]))
+        if found is None or path[0] in _MAINS:
+            continue
+        for part in path[cut:]:
+            found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        usable = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, _NEVER_GIVEN)
+        return found if usable else None
+    return None

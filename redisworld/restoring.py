@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import typing
-from decimal import Decimal
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
+from redisworld.contents import contents_of, is_named, is_pydantic
 from redisworld.errors import InvalidValue
-from redisworld.packing import contents_of, is_pydantic
+from redisworld.packing import ITEM, KEY, Place, pack, shown
 
 
 def names_a_type(annotation: Any) -> bool:
@@ -46,31 +46,51 @@ def restore_strictly(raw: Any, annotation: Any, where: str) -> Any:
         raise InvalidValue(f"{where}: cannot be made a {_shown(annotation)}: {error}") from error
 
 
-def difference(sent: Any, received: Any, where: str) -> str | None:
+def difference(sent: Any, received: Any, where: Place) -> str | None:
     """Where two values that should be the same are not, or None. An int may arrive as an equal float."""
     if type(sent) is not type(received):
         if type(sent) is int and type(received) is float and sent == received:
             return None
-        return f"{where}: a {type(sent).__qualname__} would come back as {type(received).__qualname__}"
+        return f"{shown(where)}: a {type(sent).__qualname__} would come back as {type(received).__qualname__}"
     if isinstance(sent, enum.Enum):
-        return None if sent is received else f"{where}: {sent} would come back as {received}"
-    if (contents := contents_of(sent)) is not None:
-        return _first_difference(contents.parts, contents_of(received).parts, where, "{}.{}")  # type: ignore[union-attr]
-    if isinstance(sent, dict) and sent.keys() == received.keys():
-        return _first_difference(sent, received, where, "{}[{!r}]")
-    if isinstance(sent, (list, tuple)) and len(sent) == len(received):
-        return _first_difference(dict(enumerate(sent)), dict(enumerate(received)), where, "{}[{}]")
-    # The text of a number tells NaN from NaN, which == does not; a signaling one even raises.
-    equal = repr(sent) == repr(received) if isinstance(sent, (float, Decimal)) else sent == received
-    return None if equal else f"{where}: {sent!r:.80} would come back as {received!r:.80}"
+        return None if sent is received else _changed(sent, received, where)
+    if is_named(type(sent)):
+        parts = contents_of(received).parts
+        return _first_difference(
+            (value, parts.get(name), (where, ".{}", name)) for name, value in contents_of(sent).parts.items()
+        )
+    if not isinstance(sent, (dict, list, tuple, set, frozenset)):
+        # As they are stored, NaN is NaN and 0.0 is not -0.0; a signaling NaN cannot even be compared.
+        same = msgspec.msgpack.encode(pack(sent, where)) == msgspec.msgpack.encode(pack(received, where))
+        return None if same else _changed(sent, received, where)
+    if len(sent) != len(received):
+        return _changed(sent, received, where)
+    if isinstance(sent, dict):
+        pairs = zip(sent.items(), received.items(), strict=True)
+        return _first_difference(
+            pair
+            for (key, value), (other, held) in pairs
+            for pair in ((key, other, (where, KEY, key)), (value, held, (where, ITEM, key)))
+        )
+    if isinstance(sent, (set, frozenset)):
+        others = {item: item for item in received}
+        received = [others.get(item) for item in sent]
+    return _first_difference(
+        (item, other, (where, ITEM, i)) for i, (item, other) in enumerate(zip(sent, received, strict=True))
+    )
 
 
-def _first_difference(sent: dict[Any, Any], received: dict[Any, Any], where: str, path: str) -> str | None:
-    found = (difference(value, received[key], path.format(where, key)) for key, value in sent.items())
-    return next((text for text in found if text is not None), None)
+def _first_difference(pairs: Iterable[tuple[Any, Any, Place]]) -> str | None:
+    return next((text for pair in pairs if (text := difference(*pair)) is not None), None)
 
 
-def _restore_custom(wanted: type, value: Any) -> Any:
+def _changed(sent: Any, received: Any, where: Place) -> str:
+    return f"{shown(where)}: {sent!r:.80} would come back as {received!r:.80}"
+
+
+def _restore_custom(wanted: Any, value: Any) -> Any:
+    if not isinstance(wanted, type):
+        raise InvalidValue("this kind of annotation is not supported (for an iterable, write list or Sequence)")
     if isinstance(value, wanted):
         return value
     if is_pydantic(wanted):
@@ -89,14 +109,7 @@ def _names_a_type(annotation: Any, seen: set[int]) -> bool:
     if id(annotation) in seen:
         return False
     seen.add(id(annotation))
-    if isinstance(annotation, type) and (
-        dataclasses.is_dataclass(annotation)
-        or issubclass(annotation, (msgspec.Struct, enum.Enum))
-        or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
-        or is_pydantic(annotation)
-    ):
-        return True
-    return any(_names_a_type(inner, seen) for inner in _inside(annotation))
+    return is_named(annotation) or any(_names_a_type(inner, seen) for inner in _inside(annotation))
 
 
 def _inside(annotation: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from redisworld.errors import InvalidArguments, InvalidInput, InvalidValue, MalformedMessage
-from redisworld.packing import pack, unpack
+from redisworld.packing import KEY, pack, unpack
 from redisworld.restoring import difference, names_a_type, restore, restore_strictly
 from redisworld.settings import Settings
 
@@ -80,6 +80,14 @@ class Signature:
         packed = {name: self._pack_argument(name, value) for name, value in bound.arguments.items()}
         return _sized(packed, f"{self.what}: the arguments", max_bytes)
 
+    def same_call(self, stored: bytes, asked: bytes) -> bool:
+        """Whether both are the same arguments to this code, which may know other fields than what was stored has."""
+        try:
+            args, kwargs = self.decode_call(stored)
+            return self.encode_call(args, kwargs, max_bytes=max(len(stored), len(asked))) == asked
+        except InvalidInput:
+            return False
+
     def decode_call(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments to call the function with. Raises InvalidArguments where the stored ones do not fit."""
         try:
@@ -108,7 +116,10 @@ class Signature:
         if kind is inspect.Parameter.VAR_POSITIONAL:
             return [_pack_checked(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]
         if kind is inspect.Parameter.VAR_KEYWORD:
-            return {key: _pack_checked(item, annotation, f"{where}[{key!r}]") for key, item in value.items()}
+            return {
+                pack(key, (where, KEY, key)): _pack_checked(item, _of_keyword(annotation, key), f"{where}[{key!r}]")
+                for key, item in value.items()
+            }
         return _pack_checked(value, annotation, where)
 
     def _refuse_misfits(self, stored: dict[Any, Any]) -> None:
@@ -137,7 +148,10 @@ class Signature:
                 if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                     args += [restore(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]
                 elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                    kwargs |= {key: restore(item, annotation, f"{where}[{key!r}]") for key, item in value.items()}
+                    kwargs |= {
+                        key: restore(item, _of_keyword(annotation, key), f"{where}[{key!r}]")
+                        for key, item in value.items()
+                    }
                 elif parameter.kind in _POSITIONAL and not by_name:
                     args.append(restore(value, annotation, where))
                 else:
@@ -169,9 +183,20 @@ def _pack_checked(value: Any, annotation: Any, where: str) -> Any:
         return pack(value, where)
     packed = pack(value, where, named=True)
     received = restore(unpack(msgspec.msgpack.encode(packed)), annotation, where)
-    if (changed := difference(value, received, where)) is not None:
+    try:
+        changed = difference(value, received, where)
+    except Exception as error:  # user code: a property, __eq__, __hash__ or __repr__
+        raise InvalidValue(f"{where}: cannot be compared with what would come back: {error!r}") from error
+    if changed is not None:
         raise InvalidValue(f"{changed}; the annotation must name the type of every value")
     return packed
+
+
+def _of_keyword(annotation: Any, key: str) -> Any:
+    """The annotation of one keyword: ``**options: Unpack[Options]`` names the type of each by a TypedDict."""
+    if typing.get_origin(annotation) is not typing.Unpack:
+        return annotation
+    return typing.get_type_hints(typing.get_args(annotation)[0]).get(key, Any)
 
 
 def _sized(packed: Any, where: str, max_bytes: int | None) -> bytes:

@@ -121,14 +121,14 @@ async def _run(world: World, chosen: Chosen, branches: int) -> Report:
     )
 
 
-async def _outcome(run: Run) -> tuple[Any, str | None]:
+async def _outcome(run: Run[Any]) -> tuple[Any, str | None]:
     try:
         return await run.result(), None
     except RunUnsuccessful as error:
         return None, str(error)
 
 
-async def _recorded(run: Run) -> dict[str, int]:
+async def _recorded(run: Run[Any]) -> dict[str, int]:
     """Outcomes as the log has them: what was recorded, not what this process believes."""
     kinds = Counter([event.kind async for event in run.events()])
     return {"completed": kinds[EventKind.STEP_COMPLETED], "failed": kinds[EventKind.STEP_FAILED]}

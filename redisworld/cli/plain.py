@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import date, time
 from typing import Any
 
-from redisworld.packing import contents_of
+from redisworld.contents import contents_of, is_named
 
 
 def plain(value: Any) -> Any:
@@ -22,8 +22,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
-    if (contents := contents_of(value)) is not None:
-        return {name: plain(part) for name, part in contents.parts.items()}
+    if is_named(type(value)):
+        return {name: plain(part) for name, part in contents_of(value).parts.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, (set, frozenset)):

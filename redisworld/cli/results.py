@@ -9,7 +9,7 @@ from redisworld.cli.times import length
 from redisworld.world import Run
 
 
-async def result_of(run: Run, *, timeout_ms: int | None) -> Any:
+async def result_of(run: Run[Any], *, timeout_ms: int | None) -> Any:
     """What the run returned. Raises RunFailed, RunCancelled, and CommandFailed when the time is over."""
     try:
         return await run.result(timeout=None if timeout_ms is None else timeout_ms / 1000)

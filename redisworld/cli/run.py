@@ -113,7 +113,7 @@ async def _end(arguments: argparse.Namespace, *, terminate: bool) -> int:
     if terminate and not arguments.yes:
         raise InvalidInput("terminate ends the run at once and cannot be taken back: add --yes, or use 'run cancel'")
     async with connected(arguments, create=False) as world:
-        run = Run(world, arguments.run_id)
+        run: Run[Any] = Run(world, arguments.run_id)
         status = await (run.terminate(arguments.reason) if terminate else run.cancel(arguments.reason))
     if status in (Status.COMPLETED, Status.FAILED):
         raise CommandFailed(f"run {arguments.run_id!r} has ended already: it is {status}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 import msgspec
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from redisworld.world.world import World
 
 
-class Run:
+R = TypeVar("R")
+
+
+class Run(Generic[R]):
     """A run, by its id. Making a handle asks nothing; its methods raise RunNotFound and RedisUnavailable."""
 
-    def __init__(self, world: World, run_id: str, *, decode_result: Callable[[bytes], Any] | None = None) -> None:
+    def __init__(self, world: World, run_id: str, *, decode_result: Callable[[bytes], R] | None = None) -> None:
         self._world = world
         self.run_id = run_id
         self._decode_result = decode_result or values.decode
@@ -36,7 +39,7 @@ class Run:
         """The status now."""
         return (await self.row()).status
 
-    async def result(self, *, timeout: float | None = None) -> Any:
+    async def result(self, *, timeout: float | None = None) -> R:
         """Wait for the end and return what the workflow returned.
 
         Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` seconds; the run goes on then.

@@ -11,10 +11,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import anyio
 import msgspec
@@ -68,12 +68,21 @@ _ROW = (
 )
 
 
-class Startable(Protocol):
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Startable(Protocol[P, R_co]):
     """What start() needs to know of a workflow."""
 
     @property
     def name(self) -> str:
         """The registered name."""
+
+    @property
+    def func(self) -> Callable[P, Coroutine[Any, Any, R_co]]:
+        """The body, for its types."""
 
     @property
     def signature(self) -> Signature:
@@ -172,16 +181,37 @@ class World:
 
     # -- runs
 
+    # The type system has no way to say: these parameters, and run_id. With one of ours the arguments are checked at
+    # the call only.
+    @overload
+    async def start(self, workflow: Startable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
+    @overload
     async def start(
         self,
-        workflow: Startable,
+        workflow: Startable[..., R],
+        /,
+        *args: Any,
+        run_id: str | None,
+        delay: timedelta | float | str | None = None,
+        at: datetime | None = None,
+        **kwargs: Any,
+    ) -> Run[R]: ...
+    @overload
+    async def start(
+        self, workflow: Startable[..., R], /, *args: Any, delay: timedelta | float | str, **kwargs: Any
+    ) -> Run[R]: ...
+    @overload
+    async def start(self, workflow: Startable[..., R], /, *args: Any, at: datetime, **kwargs: Any) -> Run[R]: ...
+    async def start(  # type: ignore[misc]  # mypy: a workflow's own run_id, which is nobody's, may be of any type
+        self,
+        workflow: Startable[..., R],
         /,
         *args: Any,
         run_id: str | None = None,
         delay: timedelta | float | str | None = None,
         at: datetime | None = None,
         **kwargs: Any,
-    ) -> Run:
+    ) -> Run[R]:
         """Start a run of ``workflow`` with these arguments; the handle of it.
 
         With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
@@ -207,11 +237,15 @@ class World:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
         return Run(self, identifier, decode_result=workflow.signature.decode_result)
 
-    def run(self, run_id: str, workflow: Startable | None = None) -> Run:
+    @overload
+    def run(self, run_id: str, workflow: Startable[..., R]) -> Run[R]: ...
+    @overload
+    def run(self, run_id: str, workflow: None = None) -> Run[Any]: ...
+    def run(self, run_id: str, workflow: Startable[..., Any] | None = None) -> Run[Any]:
         """The handle of a run; ``workflow`` gives its result the annotated type. Does not look whether it exists."""
         return Run(self, check_run_id(run_id), decode_result=workflow.signature.decode_result if workflow else None)
 
-    async def resume(self, token: str, payload: Any = None, *, resume_id: str | None = None) -> Run:
+    async def resume(self, token: str, payload: Any = None, *, resume_id: str | None = None) -> Run[Any]:
         """Hand a payload to the hook that holds a token; its run.
 
         A dataclass, Struct or model goes as its contents, so a dict of its fields is the same payload. With a

@@ -37,7 +37,7 @@ async def body() -> None:
 
 
 async def client(world: World) -> None:
-    assert_type(await world.resume("t", Approval("kim"), resume_id="mail-7"), Run)
+    assert_type(await world.resume("t", Approval("kim"), resume_id="mail-7"), Run[Any])
     assert_type(await world.hook("t"), HookInfo)
 
 

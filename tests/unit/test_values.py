@@ -11,7 +11,7 @@ from collections import OrderedDict
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, Required, TypedDict, Unpack
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -79,10 +79,33 @@ class Options(TypedDict):
     note: str
 
 
+class Cat(msgspec.Struct, tag=True):
+    name: str
+
+
+class Dog(msgspec.Struct, tag=True):
+    name: str
+
+
+@dataclasses.dataclass(kw_only=True)
+class Tree:
+    shape: Shape | None
+    left: Tree | None = None
+    by_name: dict[str, Tree]
+    by_point: dict[Point, int]
+    sizes: frozenset[Size]
+    sized: set[tuple[int, Size]]
+    level: Level
+    options: Options | None
+    pets: list[Cat | Dog]
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal, of equal types all the way down, NaN being equal to itself."""
     if type(a) is not type(b):
         return False
+    if dataclasses.is_dataclass(a):
+        return same(vars(a), vars(b))
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -128,6 +151,54 @@ plain_values = st.recursive(
 @settings(max_examples=300)
 def test_plain_values_come_back_as_themselves_without_an_annotation(value: Any) -> None:
     assert same(decode(encode(value)), value)
+
+
+shapes = st.builds(
+    Shape,
+    name=texts,
+    points=st.lists(st.builds(Point, st.floats(), st.floats()), max_size=2),
+    colour=st.sampled_from(Colour),
+    made=st.datetimes(timezones=zones),
+    extra=plain_values,
+    where=st.lists(st.integers(), max_size=3).map(tuple),
+)
+sizes = st.builds(Size, st.integers(), st.integers())
+trees = st.deferred(
+    lambda: st.builds(
+        Tree,
+        shape=shapes | st.none(),
+        left=trees | st.none(),
+        by_name=st.dictionaries(texts, trees, max_size=1),
+        by_point=st.dictionaries(st.builds(Point, st.floats(allow_nan=False)), st.integers(), max_size=2),
+        sizes=st.frozensets(sizes, max_size=2),
+        sized=st.sets(st.tuples(st.integers(), sizes), max_size=2),
+        level=st.sampled_from(Level),
+        options=st.fixed_dictionaries({"colour": st.sampled_from(Colour), "note": texts}) | st.none(),
+        pets=st.lists(st.builds(Cat, texts) | st.builds(Dog, texts), max_size=2),
+    )
+)
+
+
+@given(value=trees)
+@settings(max_examples=100)
+def test_named_types_of_any_shape_come_back_as_themselves(value: Tree) -> None:
+    assert same(decode(encode(value, type=Tree), Tree), value)
+
+
+def test_a_set_is_the_same_bytes_whatever_its_order_is_in_this_process() -> None:
+    one, other = {0, 8, "a"}, {8, "a", 0}
+    assert list({0, 8}) != list({8, 0})
+
+    assert encode(one) == encode(other)
+    assert encode(frozenset(one)) == encode(frozenset(other))
+
+
+@pytest.mark.parametrize("zone", [ZoneInfo("Asia/Kolkata"), timezone(timedelta(hours=1), "CET"), UTC])
+def test_a_datetime_in_a_named_type_keeps_its_zone(zone: Any) -> None:
+    back = decode(encode(Count(datetime(2025, 1, 1, tzinfo=zone)), type=Count), Count)
+
+    assert back.n.tzinfo == zone
+    assert back.n.tzname() == datetime(2025, 1, 1, tzinfo=zone).tzname()
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40, -(10**40), True])
@@ -245,6 +316,9 @@ def test_what_would_not_come_back_is_refused_with_place_and_type(value: Any, nam
         (Point("far"), Point),  # type: ignore[arg-type]
         ([Point(1.0), Size(1, 2)], list[Point]),
         (Shape, Point),
+        (Count({Level.HIGH}), Count),
+        (Count({Level.HIGH: 1}), Count),
+        (Count([(1, Level.HIGH)]), Count),
     ],
 )
 def test_a_named_type_holding_what_its_fields_do_not_say_is_refused_at_the_call(value: Any, annotation: Any) -> None:
@@ -262,12 +336,60 @@ def test_too_deep_nesting_is_refused(wrap: Any) -> None:
         encode(value)
 
 
-def test_a_list_that_contains_itself_is_refused() -> None:
-    value: list[Any] = []
-    value.append(value)
+def test_what_contains_itself_is_refused_and_its_place_is_shown_in_short() -> None:
+    items: list[Any] = []
+    items.append(items)
+    by_key: dict[str, Any] = {}
+    by_key["again" * 50] = by_key
+    node = Count(None)
+    node.n = node
 
-    with pytest.raises(InvalidValue, match="contains itself"):
-        encode(value)
+    for value in (items, by_key, node):
+        with pytest.raises(InvalidValue, match="contains itself") as refused:
+            encode(value, type=Count if value is node else Any)
+        assert len(str(refused.value)) < 250
+
+
+@dataclasses.dataclass
+class Unset:
+    n: int = dataclasses.field(init=False)
+
+
+@dataclasses.dataclass
+class Hostile:
+    n: Any
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    def __hash__(self) -> int:
+        raise RuntimeError("no hash")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no eq")
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "says"),
+    [
+        (Unset(), Unset, "has no attribute 'n'"),
+        ([Hostile((1, Colour.RED))], list[Hostile], r"value\[0\].n\[1\]: a Colour would come back as str"),
+        ({"k": Hostile(1)}, dict[str, Any], "annotate"),
+    ],
+)
+def test_what_the_code_of_a_class_raises_is_a_refusal(value: Any, annotation: Any, says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        encode(value, type=annotation)
+    if annotation == list[Hostile]:
+        assert decode(encode([Hostile(1)], type=annotation), annotation)[0].n == 1
+
+
+def test_without_the_annotation_a_set_of_named_types_is_read_as_their_contents() -> None:
+    data = encode({Point(1.0)}, type=set[Point])
+    keys = encode({Point(1.0): "v"}, type=dict[Point, str])
+
+    assert [*decode(data)] == [{"x": 1.0, "y": 0.0}]
+    assert [*decode(keys).items()] == [({"x": 1.0, "y": 0.0}, "v")]
 
 
 def test_a_payload_above_the_limit_is_refused_with_both_sizes() -> None:
@@ -359,6 +481,41 @@ def test_an_annotation_that_cannot_be_resolved_is_named_at_first_use() -> None:
 
     with pytest.raises(InvalidInput, match=r"step func: cannot resolve the annotation 'Missing' of 'image'"):
         signature.encode_call((1,), {})
+
+
+def test_keywords_are_values_too() -> None:
+    signature = Signature(lambda **more: more, "step s")
+
+    for name in ("\ud800", Text("x")):
+        with pytest.raises(InvalidValue, match=r"step s: argument 'more' key"):
+            signature.encode_call((), {name: 1})
+
+
+class Wishes(TypedDict, total=False):
+    colour: Required[Colour]
+    size: Size
+
+
+def wishing(**wishes: Unpack[Wishes]) -> None: ...
+
+
+def test_keywords_named_by_a_typed_dict_come_back_as_their_types() -> None:
+    signature = Signature(wishing, "step wishing")
+
+    data = signature.encode_call((), {"colour": Colour.RED, "size": Size(1, 2)})
+
+    assert signature.decode_call(data) == ((), {"colour": Colour.RED, "size": Size(1, 2)})
+    with pytest.raises(InvalidValue, match=r"step wishing: argument 'wishes'\['other'\]: a .*Point"):
+        signature.encode_call((), {"colour": Colour.RED, "other": Point(1.0)})
+
+
+def test_calls_are_the_same_where_this_code_reads_them_alike() -> None:
+    signature = Signature(everything)
+    stored = msgspec.msgpack.encode({"a": 1, "b": {"x": 1, "gone": 2}})
+
+    assert signature.same_call(stored, signature.encode_call((1, Point(1.0)), {}))
+    assert not signature.same_call(stored, signature.encode_call((1, Point(2.0)), {}))
+    assert not signature.same_call(b"rubbish", signature.encode_call((1, Point(1.0)), {}))
 
 
 def test_nan_in_a_named_type_is_no_difference() -> None:
