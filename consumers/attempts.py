@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from consumers.bodies import Bodies, Drained, step_info
+from consumers.bodies import Bodies, Drained
 from consumers.dispatch import step_message, step_stream
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
@@ -20,9 +22,11 @@ from redisworld import failures, messages
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
 from redisworld.messages import RunContext
+from redisworld.metadata import StepInfo
 from redisworld.observe import StepEnded, StepStarted, observe
+from redisworld.retries import leaves
 from redisworld.workflows import Step
-from redisworld.world import Completion, Delivery, Recorded, World
+from redisworld.world import Completion, Delivery, OwnRun, Recorded, World
 
 log = logging.getLogger("redisworld")
 
@@ -77,12 +81,12 @@ class Attempts:
     async def execute(self, attempt: Attempt) -> Executed:
         """Run the body; its outcome is not recorded yet."""
         a, started = attempt, time.monotonic()
-        info = step_info(a.run_id, a.step_id, a.step.name, a.attempt, a.first_started_at)
+        own_run = OwnRun(self._world, run_id=a.run_id, step_id=a.step_id, attempt=a.attempt, token=a.token)
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
         if a.step.timeout_ms is not None:
             self._leases.limit(a.delivery, a.step.timeout_ms)
         try:
-            result = await self._bodies.run(a.step, info, a.workflow, a.input, self._slots.keep)
+            result = await self._bodies.run(a.step, _info(a), a.workflow, own_run, a.input, self._slots.keep)
         except Drained:
             completion = self._retry(
                 a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
@@ -131,7 +135,7 @@ class Attempts:
         payload, text = failures.encode(info), str(info)[:_LOGGED]
         cause = "timeout" if isinstance(error, StepTimeout) else "error"
         where = f"run={a.run_id} step={a.step_id} name={a.step.name} attempt={a.attempt}"
-        if failures.is_fatal(error) or a.charged > a.step.max_retries:
+        if a.charged > a.step.max_retries or not a.step.retries.allow(error):
             log.warning("step failed: %s %s", where, text)
             return self._completion(a, "failed", payload, cause=cause)
         delay_ms = _delay_ms(a, error)
@@ -181,12 +185,34 @@ class Attempts:
         )
 
 
+def _info(a: Attempt) -> StepInfo:
+    timeout_ms = a.step.timeout_ms
+    return StepInfo(
+        run_id=a.run_id,
+        step_id=a.step_id,
+        step_name=a.step.name,
+        attempt=a.attempt,
+        step_started_at=datetime.fromtimestamp(a.first_started_at / 1000, tz=UTC),
+        max_attempts=a.step.max_attempts,
+        retries_left=max(a.step.max_retries + 1 - a.charged, 0),
+        deadline=None if timeout_ms is None else datetime.now(UTC) + timedelta(milliseconds=timeout_ms),
+    )
+
+
 def _delay_ms(a: Attempt, error: Exception) -> int:
-    if isinstance(error, RetryableError):
+    asked = [leaf.retry_after for leaf in leaves(error) if isinstance(leaf, RetryableError)]
+    if asked:
         try:
-            return max(1, parse_ms(error.retry_after))
-        except InvalidInput:
-            log.warning(
-                "step %s: retry_after=%r cannot be read, using the step's backoff", a.step.name, error.retry_after
-            )
+            return max(_until_ms(after) for after in asked)
+        except InvalidInput as unread:
+            log.warning("step %s: retry_after: %s; using the step's backoff", a.step.name, unread)
     return a.step.backoff.delay_ms(a.charged, random.Random())
+
+
+def _until_ms(after: timedelta | float | str | datetime) -> int:
+    """How long to wait, at least 1 ms. Raises InvalidInput."""
+    if not isinstance(after, datetime):
+        return max(1, parse_ms(after))
+    if after.utcoffset() is None:
+        raise InvalidInput(f"{after!r} has no zone")
+    return max(1, math.ceil((after - datetime.now(UTC)) / timedelta(milliseconds=1)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import anyio.to_thread
 from redisworld.errors import StepTimeout
 from redisworld.metadata import StepInfo, WorkflowInfo, current_step, current_workflow
 from redisworld.workflows import Step
+from redisworld.world import OwnRun, current_run
 
 
 class Drained(Exception):
@@ -68,6 +69,7 @@ class Bodies:
         step: Step[..., Any],
         info: StepInfo,
         workflow: str,
+        own_run: OwnRun,
         data: bytes,
         keep_slot: Callable[[], Callable[[], None]],
     ) -> bytes:
@@ -79,16 +81,15 @@ class Bodies:
         if self._draining:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
-        step_token, workflow_token = current_step.set(info), current_workflow.set(WorkflowInfo(info.run_id, workflow))
         deadline = math.inf if step.timeout_ms is None else anyio.current_time() + step.timeout_ms / 1000
-        try:
+        with _known(info, workflow, own_run):
             with anyio.CancelScope(deadline=deadline) as scope:
                 self._scopes.add(scope)
                 try:
-                    call = (
+                    result = await (
                         step.func(*args, **kwargs) if step.is_async else self._in_thread(step, args, kwargs, keep_slot)
                     )
-                    return step.signature.encode_result(await call, max_bytes=self._max_payload)
+                    return step.signature.encode_result(result, max_bytes=self._max_payload)
                 except asyncio.CancelledError as error:
                     if not scope.cancel_called and not _cancelling():
                         raise RuntimeError("the step's body raised CancelledError by itself") from error
@@ -96,9 +97,6 @@ class Bodies:
                 finally:
                     self._scopes.discard(scope)
                     self._ended.set()
-        finally:
-            current_step.reset(step_token)
-            current_workflow.reset(workflow_token)
         if self._draining:
             raise Drained
         raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {(step.timeout_ms or 0) / 1000:g} s")
@@ -112,10 +110,12 @@ class Bodies:
     ) -> Any:
         thread = _Thread(partial(step.func, *args, **kwargs))
         try:
-            return await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
+            result = await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
         except asyncio.CancelledError:
             self._abandon(thread, keep_slot())
             raise
+        # A decorator written with def around an async def: what it gives belongs on the loop.
+        return await result if inspect.isawaitable(result) else result
 
     def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
         self._abandoned.add(thread)
@@ -161,6 +161,15 @@ def _cancelling() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def step_info(run_id: str, step_id: str, name: str, attempt: int, first_started_ms: int) -> StepInfo:
-    """Metadata of an attempt; ``first_started_ms`` is the start of the first one."""
-    return StepInfo(run_id, step_id, name, attempt, datetime.fromtimestamp(first_started_ms / 1000, tz=UTC))
+@contextmanager
+def _known(info: StepInfo, workflow: str, own_run: OwnRun) -> Iterator[None]:
+    """Where the body is, for what it calls."""
+    step = current_step.set(info)
+    run = current_workflow.set(WorkflowInfo(info.run_id, workflow))
+    own = current_run.set(own_run)
+    try:
+        yield
+    finally:
+        current_step.reset(step)
+        current_workflow.reset(run)
+        current_run.reset(own)

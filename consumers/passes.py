@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from consumers.dispatch import step_message, step_stream
-from redisworld import failures, messages
+from redisworld import attributes, failures, messages
 from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
@@ -64,13 +64,15 @@ def chunks(
     """The arguments of each commit_pass call, and whether it is the last.
 
     Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
-    seals groups, sets ``replayed_to`` and settles; patches, and the step that has ended, go with the first.
+    seals groups, sets ``replayed_to`` and settles. The step that has ended, patches and attributes go with the first.
     ``holders`` says of each new hook which other run holds its token.
     """
     settings = world.settings
     chunk: Item = ended.item() if ended else []
     for name in asked.patches:  # in the first chunk: what is asked for beyond a patch must not be without it
         chunk += ["patch", name]
+    for change in asked.attributes:
+        chunk += ["attr", change.id, msgspec.json.encode(change.changes), attributes.encode(change.changes)]
     steps = size = 0
     for step in asked.steps:
         if inline is not None and step.id == inline.step.id:
@@ -104,8 +106,8 @@ def chunks(
 
 def writes_only(asked: Pass, step: CreateStep) -> bool:
     """Whether the commit of this pass puts this step into the log, and nothing else."""
-    others = (asked.waits, asked.cancelled_waits, asked.hooks, asked.disposed_hooks, asked.patches, asked.outcome)
-    return [other.id for other in asked.steps] == [step.id] and not any(others)
+    others = (asked.waits, asked.cancelled_waits, asked.hooks, asked.disposed_hooks, asked.attributes, asked.patches)
+    return [other.id for other in asked.steps] == [step.id] and not asked.outcome and not any(others)
 
 
 def ending(outcome: Outcome) -> Item:

@@ -16,6 +16,7 @@ from redisworld.errors import (
     NamespaceMismatch,
     NamespaceNotFound,
     NotRegistered,
+    OutputClosed,
     RedisUnavailable,
     RedisworldError,
     RemoteError,
@@ -28,6 +29,7 @@ from redisworld.errors import (
     RunGone,
     RunNotFound,
     RunUnsuccessful,
+    StaleAttempt,
     StepError,
     StepTimeout,
 )
@@ -36,12 +38,14 @@ from redisworld.replay.context import BaseHook, hook, now, patched, random, slee
 from redisworld.replay.hooks import Hook
 from redisworld.runs import RunRow, Status
 from redisworld.settings import Settings
+from redisworld.telling import Writable, get_writable, set_attributes
 from redisworld.workflows import Step, Workflow, Workflows
-from redisworld.world import HookInfo, Run, World
+from redisworld.world import Chunk, HookInfo, OutputInfo, Run, World
 
 __all__ = [
     "Backoff",
     "BaseHook",
+    "Chunk",
     "ErrorInfo",
     "FatalError",
     "ForbiddenInWorkflow",
@@ -58,6 +62,8 @@ __all__ = [
     "NamespaceMismatch",
     "NamespaceNotFound",
     "NotRegistered",
+    "OutputClosed",
+    "OutputInfo",
     "RedisUnavailable",
     "RedisworldError",
     "RemoteError",
@@ -73,6 +79,7 @@ __all__ = [
     "RunRow",
     "RunUnsuccessful",
     "Settings",
+    "StaleAttempt",
     "Status",
     "Step",
     "StepError",
@@ -82,12 +89,15 @@ __all__ = [
     "WorkflowInfo",
     "Workflows",
     "World",
+    "Writable",
     "get_step_metadata",
     "get_workflow_metadata",
+    "get_writable",
     "hook",
     "now",
     "patched",
     "random",
+    "set_attributes",
     "sleep",
     "uuid4",
 ]

@@ -15,6 +15,8 @@ RedisworldError
 │   ├── HookNotFound        no living hook holds this token
 │   ├── HookConflict        in the body: another run's hook holds the token
 │   └── HookDisposed        in the body: the hook takes no more payloads
+├── OutputClosed            in a step: the output stream takes no more chunks
+├── StaleAttempt            in a step: another attempt of it goes on, or none does
 ├── ResumeConflict          the resume id was used with another payload or token
 ├── RunUnsuccessful         the run ended without a result
 │   ├── RunFailed           with the error that ended it, and its code
@@ -31,7 +33,7 @@ RedisworldError
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -113,6 +115,14 @@ class HookNotFound(HookError):
         self.token = token
 
 
+class OutputClosed(RedisworldError):
+    """The output stream was closed; only a later attempt of the step that closed it may go on."""
+
+
+class StaleAttempt(RedisworldError):
+    """This attempt of a step is not the running one any more: its lease or its timeout is over. It should stop."""
+
+
 class ResumeConflict(RedisworldError):
     """The resume id was used before, with another payload or for another token; nothing was written."""
 
@@ -179,9 +189,12 @@ class FatalError(StepError):
 
 
 class RetryableError(StepError):
-    """Raise it in a step: retry after ``retry_after`` (default 1 s) instead of the step's own backoff."""
+    """Raise it in a step: retry after ``retry_after`` (default 1 s) instead of the step's own backoff.
 
-    def __init__(self, message: str = "", *, retry_after: timedelta | float | str = 1.0) -> None:
+    Seconds, a timedelta, text like ``"5m"``, or an aware datetime: a moment.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | float | str | datetime = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 

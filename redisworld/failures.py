@@ -15,7 +15,6 @@ import msgspec
 
 from redisworld.errors import (
     ErrorInfo,
-    FatalError,
     ForbiddenInWorkflow,
     InvalidInput,
     InvalidValue,
@@ -100,11 +99,6 @@ def rebuild(info: ErrorInfo) -> Exception:
         if value is not None:  # a cause of None would hide the context
             object.__setattr__(error, name, value)  # the class may have its own, to be frozen
     return error
-
-
-def is_fatal(exc: BaseException) -> bool:
-    """Whether a step that raised this is not retried: FatalError, or input that would be refused again."""
-    return isinstance(exc, (FatalError, InvalidInput))
 
 
 def _describe(exc: BaseException, modules: Container[str], levels: int, left: Iterator[object]) -> ErrorInfo:

@@ -11,6 +11,8 @@ and its queues together, on one Redis and on a Cluster alike.
 | {ns:p}:dead               | stream        | never; people redrive or drop                  |
 | {ns:p}:run:<id>, :log     | hash, list    | retention after the end; never while open      |
 | {ns:p}:run:<id>:resumes   | hash          | with its run                                   |
+| {ns:p}:run:<id>:outs      | hash          | with its run: the reaper deletes them, for no  |
+| {ns:p}:run:<id>:out:<n>   | stream        | TTL outlives the listing that it knows them by |
 | {ns:p}:run:<id>:hooks     | hash          | at the end of the run; holds open hooks only   |
 | {ns:p}:hook:<token>       | hash          | retention after its hook; never while it lives |
 | {ns:p}:releases           | hash          | never; fields go when the pointer is released  |
@@ -24,6 +26,7 @@ and its queues together, on one Redis and on a Cluster alike.
 from __future__ import annotations
 
 import binascii
+import re
 from functools import cached_property
 
 import msgspec
@@ -50,6 +53,26 @@ def check_token(token: str, *, what: str = "hook token") -> str:
             f"{what} {token!r} cannot be used: 1 to {_LONGEST_TOKEN} printable characters without spaces"
         )
     return token
+
+
+_OUTPUT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENTRY_ID = re.compile(r"\d{1,19}-\d{1,19}")
+
+
+def check_output_name(name: str) -> str:
+    """The name of an output stream, if it can be one. Raises InvalidInput."""
+    if not isinstance(name, str) or not _OUTPUT_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"output stream {name!r}: a name is 1 to 64 letters, digits and . _ -, beginning with a letter or digit"
+        )
+    return name
+
+
+def check_entry_id(text: str) -> str:
+    """The id of an entry of a stream. Raises InvalidInput."""
+    if not isinstance(text, str) or not _ENTRY_ID.fullmatch(text):
+        raise InvalidInput(f"{text!r} is no id of a chunk; the id of one is like 1764628800123-0")
+    return text
 
 
 class Partition(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
@@ -101,6 +124,14 @@ class Partition(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
     def hooks(self, run_id: str) -> str:
         """Hash from the id of each hook that holds or claims a token to that token."""
         return f"{self.tag}run:{run_id}:hooks"
+
+    def outs(self, run_id: str) -> str:
+        """Hash: the names of the run's output streams, the state of each, and where each of their writers is."""
+        return f"{self.tag}run:{run_id}:outs"
+
+    def output(self, run_id: str, name: str) -> str:
+        """Stream: an output stream of the run."""
+        return f"{self.tag}run:{run_id}:out:{name}"
 
     def hook(self, token: str) -> str:
         """Hash: which run and hook a token points to. In the partition of the token, not of the run."""

@@ -20,6 +20,12 @@ class StepInfo(msgspec.Struct, frozen=True):
     """From 1."""
     step_started_at: datetime
     """Start of the first attempt."""
+    max_attempts: int = 1
+    """Attempts that the step's ``max_retries`` allow. One that was handed back at a drain is not counted by it."""
+    retries_left: int = 0
+    """Retries that are left when this attempt fails; 0: its failure is the step's."""
+    deadline: datetime | None = None
+    """When the step's timeout ends this attempt, by the clock of this worker; None without a timeout."""
 
 
 class WorkflowInfo(msgspec.Struct, frozen=True):
@@ -32,7 +38,7 @@ class WorkflowInfo(msgspec.Struct, frozen=True):
 
 
 current_step: ContextVar[StepInfo | None] = ContextVar("redisworld_current_step", default=None)
-"""Set by the consumer around a step's body."""
+"""Set by the consumer around a step's body. A step called by another one as a function is part of that one."""
 
 current_workflow: ContextVar[WorkflowInfo | None] = ContextVar("redisworld_current_workflow", default=None)
 """Set by the replay engine for a workflow's body, and by the consumer around a step's body."""

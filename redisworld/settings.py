@@ -76,6 +76,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 1024 * 1024
     """Bounds of one commit script call: about 2 ms of Redis time."""
 
+    output_length: int = 10_000
+    """Chunks that an output stream keeps; the oldest go first, and a reader sees the hole by their numbers."""
+
+    output_chunk_bytes: int = 64 * 1024
+    """Largest chunk. With ``output_length`` the bound of a stream: 640 MB, were every chunk of this size."""
+
     log_page: int = 1_000
     max_log_events: int = 1_000_000
     max_blocked_loop_ms: int = 600_000
@@ -107,7 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse values that cannot work. Raises InvalidInput naming the setting."""
         positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
                     "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "max_payload", "chunk_bytes",
-                    "max_log_events", "redis_timeout_ms")  # fmt: skip
+                    "max_log_events", "redis_timeout_ms", "output_length", "output_chunk_bytes")  # fmt: skip
         not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "refused_limit_ms", "retention_ms",
                         "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
         for names, least in ((positive, 1), (not_negative, 0)):

@@ -13,6 +13,7 @@ from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput
 from redisworld.replay import context
 from redisworld.replay.calls import StepCall
+from redisworld.retries import Retries, Types
 from redisworld.values import Signature
 
 P = ParamSpec("P")
@@ -35,14 +36,17 @@ class Step(Generic[P, R]):
         timeout: timedelta | float | str | None = None,
         queue: str = "",
         backoff: Backoff | None = None,
+        fatal: Types = (),
+        retry_on: Types | None = None,
     ) -> None:
         self.func = func
         self.name = _checked_name("step", func, name)
         self.max_retries = _checked_retries(self.name, max_retries)
         self.timeout_ms = _checked_timeout(self.name, timeout)
         self.queue = _checked_queue(self.name, queue)
-        self.backoff = backoff or Backoff()
-        self.is_async = inspect.iscoroutinefunction(func)
+        self.backoff = _checked_backoff(self.name, backoff)
+        self.retries = _checked_types(self.name, fatal, retry_on)
+        self.is_async = inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(_call_of(func))
         self.signature = Signature(func, f"step {self.name}")
         self.__doc__ = func.__doc__
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
@@ -142,16 +146,40 @@ class Workflows:
         timeout: timedelta | float | str | None = None,
         queue: str = "",
         backoff: Backoff | None = None,
+        fatal: Types = (),
+        retry_on: Types | None = None,
     ) -> _StepDecorator: ...
-    def step(self, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def step(
+        self,
+        func: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        max_retries: int = 3,
+        timeout: timedelta | float | str | None = None,
+        queue: str = "",
+        backoff: Backoff | None = None,
+        fatal: Types = (),
+        retry_on: Types | None = None,
+    ) -> Any:
         """Register a function, ``async def`` or ``def``, as a step.
 
         ``max_retries`` failed attempts are tried again after ``backoff``; an attempt longer than ``timeout`` counts as
-        failed; ``queue`` sends it to workers of that queue. Raises InvalidInput for options that make no sense.
+        failed; ``queue`` sends it to workers of that queue. Exceptions of the types ``fatal`` are not tried again;
+        with ``retry_on`` only those are. Raises InvalidInput for options that make no sense.
         """
 
         def register(func: Callable[..., Any]) -> Step[..., Any]:
-            step: Step[..., Any] = Step(func, **options)
+            step: Step[..., Any] = Step(
+                func,
+                name=name,
+                max_retries=max_retries,
+                timeout=timeout,
+                queue=queue,
+                backoff=backoff,
+                fatal=fatal,
+                retry_on=retry_on,
+            )
             _refuse_taken("step", step.name, func, self.steps)
             self.steps[step.name] = step
             return step
@@ -172,7 +200,14 @@ def _place(func: Callable[..., Any]) -> str:
     return f"{func.__module__}.{func.__qualname__}"
 
 
+def _call_of(func: Callable[..., Any]) -> Any:
+    """What runs when an object is called that is no function: its class says whether that is async."""
+    return getattr(type(func), "__call__", None)  # noqa: B004  # not asked whether it can be called
+
+
 def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
+    if not callable(func):
+        raise InvalidInput(f"a {what} is a function, not {func!r}; options go by keyword, like name={func!r}")
     chosen = name if name is not None else getattr(func, "__name__", "")
     if not isinstance(chosen, str) or not 1 <= len(chosen) <= MAX_NAME or _FORBIDDEN_IN_NAME.search(chosen):
         raise InvalidInput(
@@ -188,7 +223,10 @@ def _checked_retries(name: str, max_retries: int) -> int:
 
 
 def _checked_timeout(name: str, timeout: timedelta | float | str | None) -> int | None:
-    timeout_ms = None if timeout is None else parse_ms(timeout)
+    try:
+        timeout_ms = None if timeout is None else parse_ms(timeout)
+    except InvalidInput as error:
+        raise InvalidInput(f"step {name}: timeout: {error}") from error
     if timeout_ms == 0:
         raise InvalidInput(f"step {name}: a timeout of 0 would fail every attempt; leave it out for none")
     return timeout_ms
@@ -200,3 +238,16 @@ def _checked_queue(name: str, queue: str) -> str:
             f"step {name}: queue {queue!r} must be a plain word without spaces, ':', '@', '{{', '}}', '|'"
         )
     return queue
+
+
+def _checked_backoff(name: str, backoff: Backoff | None) -> Backoff:
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise InvalidInput(f"step {name}: backoff must be a Backoff, like Backoff.fixed('5s'), not {backoff!r}")
+    return backoff or Backoff()
+
+
+def _checked_types(name: str, fatal: Types, retry_on: Types | None) -> Retries:
+    try:
+        return Retries.checked(fatal=fatal, retry_on=retry_on)
+    except InvalidInput as error:
+        raise InvalidInput(f"step {name}: {error}") from error

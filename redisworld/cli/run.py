@@ -1,4 +1,4 @@
-"""What can be done with one run from a shell? ``redisworld run show``, ``replay``, ``cancel``, …"""
+"""What can be done with one run from a shell? ``redisworld run show``, ``output``, ``replay``, ``cancel``, …"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import Any
 
-from redisworld.cli import replay
+from redisworld.cli import output, replay
 from redisworld.cli.endings import CommandFailed
 from redisworld.cli.options import add_command, add_option, add_redis_options, add_verb, connected, duration_ms
 from redisworld.cli.plain import as_json
@@ -24,11 +24,12 @@ _SHOWN = 200
 def add_to(commands: Any) -> None:
     """Add the noun and its verbs."""
     noun = add_command(
-        commands, "run", None, does="Look at a run or end it: show, replay, cancel, terminate, result.",
+        commands, "run", None, does="Look at a run or end it: show, output, replay, cancel, terminate, result.",
         example="redisworld run show publish-cat",
     )  # fmt: skip
     verbs = noun.add_subparsers(metavar="VERB", required=True, title="verbs")
     _add_show(verbs)
+    _add_output(verbs)
     _add_replay(verbs)
     _add_cancel(verbs)
     _add_terminate(verbs)
@@ -49,6 +50,11 @@ def _add_show(verbs: Any) -> None:
     )
     parser.add_argument("--payloads", action="store_true", help="show payloads whole, not shortened")
     parser.add_argument("--all", action="store_true", help=f"all steps, hooks and events, not only the last {_SHOWN}")
+
+
+def _add_output(verbs: Any) -> None:
+    parser = add_verb(verbs, "output", output.output, of=_OF, does=output.DOES, example=output.EXAMPLE)
+    output.add_options(parser)
 
 
 def _add_replay(verbs: Any) -> None:

@@ -17,9 +17,11 @@ _PAYLOAD_SHOWN = 80
 
 
 def as_object(story: Story) -> dict[str, Any]:
-    """``{run, steps, waits, hooks, events}``, with payloads decoded and times in epoch ms."""
+    """``{run, attributes, outputs, steps, waits, hooks, events}``, with payloads decoded and times in epoch ms."""
     return {
         "run": msgspec.to_builtins(story.row),
+        "attributes": story.attributes,
+        "outputs": [msgspec.to_builtins(output) for output in story.outputs],
         "steps": [msgspec.to_builtins(step) for step in story.steps],
         "steps_before": story.steps_before,
         "waits": [{"id": id, "due_at": due} for id, due in story.waits.items()],
@@ -31,9 +33,14 @@ def as_object(story: Story) -> dict[str, Any]:
 
 
 def as_text(story: Story, *, whole_payloads: bool) -> str:
-    """Header, steps, open waits, hooks, log."""
+    """Header, attributes, output streams, steps, open waits, hooks, log."""
     created = story.row.created_at
     parts = [_header(story.row, story.key)]
+    if story.attributes:
+        parts.append(table(("ATTRIBUTE", "VALUE"), [(one_line(k), one_line(v)) for k, v in story.attributes.items()]))
+    if story.outputs:
+        outputs = [(output.name, str(output.chunks), "yes" if output.closed else "no") for output in story.outputs]
+        parts.append(table(("OUTPUT", "CHUNKS", "CLOSED"), outputs))
     if story.steps:
         head = ("STEP", "NAME", "STATUS", "ATTEMPT", "STARTED", "TOOK", "RETRY AT")
         parts.append(_before(story.steps_before, "steps") + table(head, [_step_row(s, created) for s in story.steps]))

@@ -11,7 +11,7 @@ from redisworld import events, failures, values
 from redisworld.errors import InvalidValue, MalformedMessage
 from redisworld.events import Event, EventKind, RunCreated
 from redisworld.runs import RunRow, Status, Step
-from redisworld.world import World
+from redisworld.world import OutputInfo, World
 
 _FAILURES = (EventKind.STEP_FAILED, EventKind.STEP_RETRYING, EventKind.RUN_FAILED)
 _RAW_SHOWN = 60
@@ -52,6 +52,8 @@ class Story(msgspec.Struct, kw_only=True):
     """A run. ``entries``, ``steps`` and ``hooks`` may be only the last ones; ``*_before`` say how many are left out."""
 
     row: RunRow
+    attributes: dict[str, str]
+    outputs: list[OutputInfo]
     key: str
     """Of the run row in Redis."""
     steps: list[StepStory]
@@ -91,6 +93,8 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
     hooks_shown = list(hooks.values()) if keep is None else list(hooks.values())[-keep:]
     return Story(
         row=row,
+        attributes=await world.attributes.read(run_id),
+        outputs=await world.outputs.of(run_id),
         key=world.partition(run_id).run(run_id),
         steps=shown,
         steps_before=len(ordered) - len(shown),

@@ -18,6 +18,7 @@ from redisworld.replay.commands import (
     Outcome,
     Pass,
     SealGroup,
+    SetAttributes,
 )
 from redisworld.replay.context import current, hook, now, patched, random, sleep, uuid4
 from redisworld.replay.engine import Instance
@@ -39,6 +40,7 @@ __all__ = [
     "Outcome",
     "Pass",
     "SealGroup",
+    "SetAttributes",
     "current",
     "hook",
     "install",

@@ -8,10 +8,12 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
+from redisworld.attributes import Changes
+from redisworld.replay.attributes import AskedAttributes, Attributes
 from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
 from redisworld.replay.hooks import AskedHook
-from redisworld.replay.ids import correlation_id, secret_id
+from redisworld.replay.ids import correlation_id, number_of, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 from redisworld.replay.patches import Patches
@@ -25,6 +27,7 @@ class Body:
         self.ledger = Ledger()
         self.groups = Groups()
         self.patches = Patches()
+        self.attributes = Attributes()
         self.consumed = 0
         """Events delivered so far."""
         self.loop = ReplayLoop(self)  # type: ignore[abstract]  # what a body may not call is set in a loop over names
@@ -51,6 +54,17 @@ class Body:
         """A hook was disposed of."""
         self.loop.check_alive()
         self.ledger.dispose_hook(asked)
+
+    def set_attributes(self, changes: Changes) -> None:
+        """Set attributes of the run with the next commit. Raises InvalidInput where they would be too many."""
+        number, id = self._next_id("a")
+        self.attributes.set(changes)
+        self.ledger.ask_attributes(AskedAttributes(number, id, changes))
+
+    def asked_by_body(self, kind: str, id: str) -> bool:
+        """Whether this is an id that this run's body gives; others set attributes under ids of their own."""
+        number = number_of(id)
+        return number is not None and id == correlation_id(kind, self.run_id, number)
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the body's loop."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from redisworld.attributes import Changes
 from redisworld.errors import ErrorInfo
 
 GroupMode = Literal["all", "fail_fast"]
@@ -53,6 +54,13 @@ class DisposeHook(msgspec.Struct, frozen=True):
     """The body needs a hook no more."""
 
     id: str
+
+
+class SetAttributes(msgspec.Struct, frozen=True):
+    """Set attributes of the run; None takes one away."""
+
+    id: str
+    changes: Changes
 
 
 class SealGroup(msgspec.Struct, frozen=True):
@@ -104,3 +112,4 @@ class Pass(msgspec.Struct, frozen=True):
     outcome: Outcome | None
     patches: tuple[str, ...] = ()
     """Names decided in this pass."""
+    attributes: tuple[SetAttributes, ...] = ()

@@ -12,6 +12,7 @@ from redisworld import failures, values
 from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError, ReplayDivergence
 from redisworld.events import Event, EventKind
 from redisworld.metadata import WorkflowInfo, current_workflow
+from redisworld.replay.attributes import AskedAttributes
 from redisworld.replay.body import Body
 from redisworld.replay.commands import (
     UNOBSERVED,
@@ -134,6 +135,7 @@ class Instance:
             assigns=[Assign(call.id, group) for call, group in changes.items() if call.id not in ledger.unrecorded],
             outcome=self.outcome,
             patches=tuple(self._body.patches.unrecorded),
+            attributes=tuple(item.command() for item in asked if isinstance(item, AskedAttributes)),
         )
 
     def committed(self) -> None:
@@ -201,6 +203,12 @@ class Instance:
         except RedisworldError as error:  # the recorded bytes do not fit this code: the body's to catch
             future.set_exception(error)
         self._run(event.at)
+
+    def _take_attr_set(self, event: Event) -> None:
+        if self._body.asked_by_body("a", event.id):
+            self._body.ledger.recorded(self._body.ledger.attributes(event).id)
+        else:
+            self._body.attributes.others_set(event.payload)
 
     def _take_wait_created(self, event: Event) -> None:
         self._body.ledger.wait(event)
@@ -299,7 +307,6 @@ _PASSED_OVER: Final = frozenset(
         EventKind.RUN_COMPLETED,
         EventKind.RUN_FAILED,
         EventKind.RUN_CANCELLED,
-        EventKind.ATTR_SET,
         EventKind.PATCHED,
         EventKind.STEP_STARTED,
         EventKind.STEP_RETRYING,
@@ -308,6 +315,7 @@ _PASSED_OVER: Final = frozenset(
 """Kinds the body neither asks for by id nor observes."""
 
 _TAKE: Final[dict[EventKind, Callable[[Instance, Event], None]]] = {
+    EventKind.ATTR_SET: Instance._take_attr_set,
     EventKind.STEP_CREATED: Instance._take_step_created,
     EventKind.STEP_COMPLETED: Instance._take_step_result,
     EventKind.STEP_FAILED: Instance._take_step_result,

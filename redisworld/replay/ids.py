@@ -7,9 +7,10 @@ from hashlib import blake2b
 
 
 def correlation_id(kind: str, run_id: str, number: int) -> str:
-    """The id of the run's ``number``-th step (kind ``s``), wait (``w``) or hook (``h``), like ``s2_mfzwizltoq2t``.
+    """The id of the run's ``number``-th step (kind ``s``), wait (``w``), hook (``h``) or attributes (``a``).
 
-    The hash makes ids of different runs differ, so that a step id alone can be an idempotency key elsewhere.
+    Like ``s2_mfzwizltoq2t``. The hash makes ids of different runs differ, so that a step id alone can be an
+    idempotency key elsewhere.
     """
     digest = blake2b(f"{run_id}:{number}".encode(), digest_size=8).digest()
     return f"{kind}{number}_{base64.b32encode(digest)[:12].decode().lower()}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from redisworld import attributes
 from redisworld.errors import ReplayDivergence
 from redisworld.events import Event, EventKind
+from redisworld.replay.attributes import AskedAttributes
 from redisworld.replay.calls import StepCall
 from redisworld.replay.commands import CreateWait
 from redisworld.replay.hooks import AskedHook
@@ -44,7 +46,7 @@ class AskedWait:
         return CreateWait(self.id, self.due_ms)
 
 
-Asked = AskedStep | AskedWait | AskedHook
+Asked = AskedStep | AskedWait | AskedHook | AskedAttributes
 
 
 class Ledger:
@@ -77,6 +79,10 @@ class Ledger:
         self._ask(asked.id, asked)
         self.open_hooks[asked.id] = asked
 
+    def ask_attributes(self, asked: AskedAttributes) -> None:
+        """The body set attributes."""
+        self._ask(asked.id, asked)
+
     def dispose_hook(self, asked: AskedHook) -> None:
         """The body disposed of a hook. It is recorded all the same: a crashed pass may have claimed its token."""
         self.open_hooks.pop(asked.id, None)
@@ -108,6 +114,15 @@ class Ledger:
         asked = self._asked.get(event.id)
         if not isinstance(asked, AskedHook) or (event.kind is EventKind.HOOK_CREATED and event.detail != asked.token):
             raise self.divergence(event)
+        return asked
+
+    def attributes(self, event: Event) -> AskedAttributes:
+        """What set the attributes of an event. Raises ReplayDivergence when the body did not, or set others."""
+        asked = self._asked.get(event.id)
+        if not isinstance(asked, AskedAttributes):
+            raise self.divergence(event)
+        if (recorded := attributes.decode(event.payload).changes) != asked.changes:
+            raise ReplayDivergence(f"the log has {event.kind} {event.id} {recorded!r:.200}, the code asked for {asked}")
         return asked
 
     def recorded(self, id: str) -> None:

@@ -1,6 +1,6 @@
--- reap_expired: deletes finished runs whose retention is over: row, log, index members and what it had delayed.
+-- reap_expired: deletes finished runs whose retention is over: row, log, outputs, index members and what it had delayed.
 -- @key stats            hash: counters of the partition
--- @derived row log hooks resumes indexes expiring delayed bodies
+-- @derived row log hooks resumes outs outputs indexes expiring delayed bodies
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
 -- @returns reaped count | broken why
@@ -30,10 +30,20 @@ local function drop_delayed(run_id)
   until cursor == '0'
 end
 
+-- A foreign key in the place of their names lists none of ours.
+local function delete_outputs(row)
+  local names = redis.pcall('HGET', row .. ':outs', 'names')
+  if type(names) == 'string' then
+    for name in string.gmatch(names, '%S+') do redis.call('UNLINK', row .. ':out:' .. name) end
+  end
+  redis.call('UNLINK', row .. ':outs')
+end
+
 local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
 for _, run_id in ipairs(expired) do
   local row = row_key(run_id)
   drop_delayed(run_id)
+  delete_outputs(row)
   redis.call('UNLINK', row, log_key(run_id), row .. ':hooks', row .. ':resumes')
   for _, index in ipairs({'created', 'status:completed', 'status:failed', 'status:cancelled'}) do
     redis.call('ZREM', TAG .. 'index:' .. index, run_id)

@@ -16,6 +16,8 @@ from redisworld.world.depths import Depth, DepthReader, Depths
 from redisworld.world.faults import FaultLog
 from redisworld.world.handle import Run
 from redisworld.world.hook_info import HookInfo
+from redisworld.world.outputs import Chunk, OutputInfo
+from redisworld.world.own_run import OwnRun, current_run
 from redisworld.world.queue import Stream
 from redisworld.world.renewal import Renewal
 from redisworld.world.world import World
@@ -23,6 +25,7 @@ from redisworld.world.world import World
 __all__ = [
     "EMBEDDED_URL",
     "Answer",
+    "Chunk",
     "Claim",
     "ClaimItem",
     "Committed",
@@ -35,10 +38,13 @@ __all__ = [
     "HookInfo",
     "Loaded",
     "Outgoing",
+    "OutputInfo",
+    "OwnRun",
     "Recorded",
     "Renewal",
     "Run",
     "Stream",
     "World",
+    "current_run",
     "redacted",
 ]

@@ -13,6 +13,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -83,6 +84,9 @@ _CLOSE_S = 1.0
 _COMMANDS_AT_ONCE = 32
 """Connections of one process for commands. Batches keep it far below; more only queue up inside Redis."""
 
+_FOLLOWERS_AT_ONCE = 1_000
+"""Output streams that one process follows at once; Redis takes 10,000 connections by default."""
+
 
 def redacted(url: str) -> str:
     """The URL without its password, for people."""
@@ -148,9 +152,10 @@ class _Packed:
 class Connection:
     """The Redis clients of one process on one event loop. An async context manager.
 
-    ``reader`` is for blocking reads only, so that they never hold up a command. Raises InvalidInput for a URL it
-    cannot read, RedisUnavailable where nothing answers within ``redis_timeout_ms``; with ``patience_ms`` it waits that
-    long for a Redis that is down or loading, but not for one that refuses the user.
+    ``reader`` is for the blocking reads of a worker only, so that they never hold up a command, and ``followers`` for
+    those of whoever follows output streams, a connection for each. Raises InvalidInput for a URL it cannot read,
+    RedisUnavailable where nothing answers within ``redis_timeout_ms``; with ``patience_ms`` it waits that long for a
+    Redis that is down or loading, but not for one that refuses the user.
     """
 
     def __init__(self, settings: Settings, *, patience_ms: int = 0) -> None:
@@ -168,6 +173,7 @@ class Connection:
         self.commands = self._client(_COMMANDS_AT_ONCE + 4)
         self.reader = self._client(64)
         self.reader.set_response_callback("XREADGROUP", lambda reply, **_: reply)  # ours makes deliveries at once
+        self.followers = self._client(_FOLLOWERS_AT_ONCE)
         try:
             await self._greet()
         except BaseException:
@@ -205,6 +211,7 @@ class Connection:
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await self.commands.aclose()
             await self.reader.aclose()
+            await self.followers.aclose()
 
     def _client(self, connections: int) -> Any:
         if self.embedded:
@@ -272,9 +279,11 @@ class Connection:
         *,
         patience_ms: int | None = None,
         timeout: float | None = None,
+        counted: bool = True,
     ) -> Any:
         """Make a call that may be repeated, within ``patience_ms`` (default ``retry_redis_ms``).
 
+        One that is not ``counted`` takes no command's place: it only waits, on a connection of its own.
         Raises RedisUnavailable when patience is over; other error replies come through as they are.
         """
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
@@ -283,7 +292,7 @@ class Connection:
         while True:
             started = time.perf_counter()
             try:
-                async with self._slots, asyncio.timeout(timeout or self._timeout):
+                async with self._slots if counted else nullcontext(), asyncio.timeout(timeout or self._timeout):
                     reply = await call()
             except (RedisError, OSError, TimeoutError, AttributeError) as error:
                 observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))

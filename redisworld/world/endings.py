@@ -7,8 +7,8 @@ waiting: whoever waits looks at the row again after a second in any case.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 import anyio.abc
@@ -26,11 +26,13 @@ class Ended:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    async def wait(self) -> None:
-        """Return when the run may have ended, at the latest after a second."""
+    async def wait(self) -> bool:
+        """Return when the run may have ended, at the latest after a second; whether somebody has said so."""
         with anyio.move_on_after(_LOOK_AGAIN_S):
             await self._event.wait()
+        told = self._event.is_set()
         self._event.clear()
+        return told
 
     def set(self) -> None:
         """Let the waiter look."""
@@ -47,8 +49,8 @@ class Endings:
         self._waiting: dict[str, list[Ended]] = {}
         self._listening = False
 
-    @asynccontextmanager
-    async def watch(self, run_id: str) -> AsyncIterator[Ended]:
+    @contextmanager
+    def watch(self, run_id: str) -> Iterator[Ended]:
         """Something to wait on while the context is open."""
         if not self._listening:
             self._listening = True

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from redisworld import failures, messages
-from redisworld.errors import ErrorInfo, InvalidInput
+from redisworld import attributes, failures, messages
+from redisworld.errors import ErrorInfo
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import Answer
@@ -21,9 +21,6 @@ from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
-
-_LONGEST_KEY = 256
-_LONGEST_VALUE = 256
 
 
 class Events:
@@ -58,13 +55,8 @@ class Events:
         With a correlation id it happens once; without one each call is an event. ``writer`` is the id of the step that
         writes, for people. Raises InvalidInput for keys and values of more than 256 characters and bytes.
         """
-        for key, value in changes.items():
-            if not 0 < len(key) <= _LONGEST_KEY:
-                raise InvalidInput(f"attribute {key!r}: a key has 1 to {_LONGEST_KEY} characters")
-            if value is not None and len(value.encode()) > _LONGEST_VALUE:
-                raise InvalidInput(f"attribute {key!r}: a value has at most {_LONGEST_VALUE} bytes")
-        payload = msgspec.msgpack.encode({"changes": changes, "writer": writer})
-        return await self._create(run_id, "attr", id, msgspec.json.encode(changes), payload)
+        changes = attributes.checked(changes, {}, reserved=True)
+        return await self._create(run_id, "attr", id, msgspec.json.encode(changes), attributes.encode(changes, writer))
 
     async def patched(self, run_id: str, name: str) -> Answer:
         """``created``: the run goes with this change of its code. Nobody is woken."""

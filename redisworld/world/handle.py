@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import anyio
 import msgspec
 
-from redisworld import values
+from redisworld import attributes, values
 from redisworld.errors import ErrorInfo, RunCancelled, RunFailed
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
+from redisworld.world.outputs import Chunk, OutputInfo
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
+
+T = TypeVar("T")
 
 
 R = TypeVar("R")
@@ -45,7 +48,7 @@ class Run(Generic[R]):
         Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` seconds; the run goes on then.
         """
         with anyio.fail_after(timeout):
-            async with self._world.endings.watch(self.run_id) as ended:
+            with self._world.endings.watch(self.run_id) as ended:
                 while not (row := await self.row()).status.terminal:
                     await ended.wait()
         element = (await self._world.log(self.run_id, row.finished_event - 1, 1))[0]
@@ -63,6 +66,52 @@ class Run(Generic[R]):
     async def terminate(self, reason: str = "") -> Status:
         """End the run at once, without asking its body."""
         return await self._world.cancel(self.run_id, reason=reason, terminate=True)
+
+    async def attributes(self) -> dict[str, str]:
+        """The attributes now; of a run that has ended, those it ended with."""
+        return await self._world.attributes.read(self.run_id)
+
+    async def set_attributes(self, changes: Mapping[str, str | None] | None = None, /, **more: str | None) -> None:
+        """Set attributes; None takes one away, all others stay.
+
+        Raises InvalidInput for keys and values that cannot be attributes and for more than 64 in all, RunGone.
+        """
+        await self._world.attributes.set(self.run_id, attributes.checked(changes, more))
+
+    @overload
+    def read(self, name: str = "default", *, after: str = "") -> AsyncGenerator[Any, None]: ...
+    @overload
+    def read(self, name: str = "default", *, type: type[T], after: str = "") -> AsyncGenerator[T, None]: ...
+    def read(self, name: str = "default", *, type: Any = Any, after: str = "") -> AsyncGenerator[Any, None]:
+        """The values of an output stream as they are written, until it is closed or the run has ended.
+
+        What a step wrote before it was tried again comes again; ``stream`` tells the attempts apart.
+        """
+        # Not a generator around a generator: one that is left in the middle would close the other at the wrong time.
+        return self._world.outputs.read(self.run_id, name, type=type, after=after, bare=True)
+
+    @overload
+    def stream(
+        self, name: str = "default", *, after: str = "", follow: bool = True
+    ) -> AsyncGenerator[Chunk[Any], None]: ...
+    @overload
+    def stream(
+        self, name: str = "default", *, type: type[T], after: str = "", follow: bool = True
+    ) -> AsyncGenerator[Chunk[T], None]: ...
+    def stream(
+        self, name: str = "default", *, type: Any = Any, after: str = "", follow: bool = True
+    ) -> AsyncGenerator[Chunk[Any], None]:
+        """The chunks of an output stream: values with their ids, steps and attempts.
+
+        From the first one that is kept, or ``after`` the id of another; until the stream is closed or the run has
+        ended, or without ``follow`` until there is no more now. A name that nothing is written to is an empty stream.
+        Raises InvalidInput for a name or id that cannot be one, InvalidValue where a value does not fit ``type``.
+        """
+        return self._world.outputs.read(self.run_id, name, type=type, after=after, follow=follow)
+
+    async def outputs(self) -> list[OutputInfo]:
+        """The output streams that were written to."""
+        return await self._world.outputs.of(self.run_id)
 
     async def events(self) -> AsyncIterator[Event]:
         """The log from the first event to the one that is last when it gets there."""

@@ -29,12 +29,10 @@ def _text(value: Any) -> str:
 _NAMES = {name.encode(): name for name in ("kind", "spec", "run", "step", "name", "reason", "at", "msg")}
 
 
-def fields_of(pairs: Sequence[bytes]) -> dict[str, bytes]:
-    """Entry fields by name, from names and values in turn."""
-    names = iter(pairs)
-    return {
-        _NAMES.get(name) or name.decode("utf-8", "replace"): value for name, value in zip(names, names, strict=True)
-    }
+def fields_of(pairs: Sequence[bytes] | dict[bytes, bytes]) -> dict[str, bytes]:
+    """Entry fields by name, as redis-py hands them over, or names and values in turn."""
+    items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+    return {_NAMES.get(name) or name.decode("utf-8", "replace"): value for name, value in items}
 
 
 class Queue:
@@ -130,7 +128,7 @@ class Queue:
         timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000
         reply = await self._connection.run("wait_nudge", call, patience_ms=0, timeout=timeout)
         for key, entries in reply.items() if isinstance(reply, dict) else reply or []:
-            seen[by_key[key if isinstance(key, bytes) else key.encode()]] = _text(_flat(entries)[-1][0])
+            seen[by_key[key if isinstance(key, bytes) else key.encode()]] = _text(flat(entries)[-1][0])
 
     async def idle_consumers(self, stream: Stream, idle_ms: int) -> list[str]:
         """Consumers that hold nothing and have not read for ``idle_ms``."""
@@ -145,7 +143,7 @@ class Queue:
         return [_text(c["name"]) for c in consumers if not c["pending"] and c["idle"] > idle_ms]
 
 
-def _flat(entries: Any) -> Any:
+def flat(entries: Any) -> Any:
     """redis-py wraps the entries of a stream in one more list under RESP3."""
     return (
         entries[0]

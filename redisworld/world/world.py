@@ -27,6 +27,7 @@ from redisworld.messages import RunInput, WorkflowMessage
 from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import SPEC_VERSION, Settings
 from redisworld.values import Signature, encode_foreign
+from redisworld.world.attributes import Attributes
 from redisworld.world.batching import Batcher
 from redisworld.world.begins import AT_ONCE, Begins
 from redisworld.world.connection import Connection
@@ -38,6 +39,7 @@ from redisworld.world.hook_info import HookInfo, read_hook
 from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
+from redisworld.world.outputs import Outputs
 from redisworld.world.queue import Queue, Stream, fields_of
 from redisworld.world.replies import claim_of, items_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
@@ -110,6 +112,8 @@ class World:
         self.hooks = Hooks(self)
         self.listing = Listing(self)
         self.events = Events(self)
+        self.attributes = Attributes(self)
+        self.outputs = Outputs(self)
         self.ceiling = (self.settings.max_log_events, self.settings.retention_ms)
         """What scripts that may meet the ceiling of a log take: events, and ms the run then stays."""
         self._clock_offset_ms = redis_ms - time.monotonic_ns() // 1_000_000

@@ -172,7 +172,17 @@ def test_an_unreachable_redis_is_one_line_without_the_password_and_exit_code_1(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["worker"], ["start"], ["run", "show"], ["run", "cancel"], ["hook", "show"], ["hook", "resume"], ["demo"], []],
+    [
+        ["worker"],
+        ["start"],
+        ["run", "show"],
+        ["run", "output"],
+        ["run", "cancel"],
+        ["hook", "show"],
+        ["hook", "resume"],
+        ["demo"],
+        [],
+    ],
 )
 def test_every_help_has_an_example(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert "  redisworld " in answer(capsys, *arguments, "--help").partition("example")[2]
@@ -194,7 +204,7 @@ def test_another_partition_count_is_refused_with_what_to_do(capsys: pytest.Captu
     assert "has 2 partitions, but this process is set to 3" in line
 
 
-@pytest.mark.parametrize("arguments", [["show"], ["cancel"], ["terminate", "--yes"], ["result"]])
+@pytest.mark.parametrize("arguments", [["show"], ["output"], ["cancel"], ["terminate", "--yes"], ["result"]])
 def test_an_unknown_run_is_one_line_and_exit_code_1(
     capsys: pytest.CaptureFixture[str], redis_url: str, arguments: list[str]
 ) -> None:

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from consumers.worker import Worker
-from redisworld import HookNotFound, Settings, Workflows, World, hook, sleep
+from redisworld import HookNotFound, Settings, Workflows, World, get_writable, hook, set_attributes, sleep
 
 PAGE = Path(__file__).parents[2] / "docs" / "redis-cli.md"
 COMMANDS = re.findall(r"^redis-cli (.+)$", PAGE.read_text(), re.MULTILINE)
@@ -36,6 +36,18 @@ async def publish(image: str) -> list[str]:
 @wf.workflow
 async def fulfil(order: str) -> str:
     return str(await hook(str, token=f"order:{order}", metadata={"asks": "sales"}))
+
+
+@wf.step
+async def tell() -> None:
+    async with get_writable() as out:
+        await out.write(*["Once", "upon", "a", "time", "there", "was", "a", "cat", "."])
+
+
+@wf.workflow
+async def story() -> None:
+    await set_attributes(stage="telling")
+    await tell()
 
 
 @pytest.fixture
@@ -128,3 +140,26 @@ async def test_a_hook_shows_in_the_row_and_at_its_token_what_the_page_says(
         await world.resume("order:42", "yes", resume_id="mail-7")
     known = run(raw, COMMANDS[at + 4])[b"mail-7"]
     assert re.fullmatch(rb"\d+\|[0-9a-f]{40}\|order:42", known)
+
+
+@pytest.mark.anyio
+async def test_an_output_stream_and_attributes_show_in_clear_what_the_page_says(raw: Any, redis_url: str) -> None:
+    async with World.connect(settings=Settings(url=redis_url)) as world:
+        worker = Worker(world, wf)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await (await world.start(story, run_id="story-1")).result(timeout=20)
+            worker.stop()
+    at = next(number for number, command in enumerate(COMMANDS) if "out:default" in command)
+    entries, names, attributes = (run(raw, command) for command in COMMANDS[at : at + 3])
+
+    [step_id] = {fields[fields.index(b"step") + 1].decode() for _, fields in entries}
+    assert [fields[fields.index(b"number") + 1] for _, fields in entries] == [b"1", b"2", b"3", b"4", b"5"]
+    pairs = names if isinstance(names, dict) else dict(zip(names[::2], names[1::2], strict=True))
+    assert {key.decode(): value.decode() for key, value in pairs.items()} == {
+        "names": "default",
+        "s:default": f"9|{step_id}|1",
+        f"w:default:{step_id}": "1|9",
+    }
+    assert step_id in PAGE.read_text()
+    assert attributes == b'{"stage":"telling"}'

@@ -35,15 +35,15 @@ KINDS: dict[str, tuple[str, ...]] = {
 _NAMES = {
     "number?": "now started_at start_at",
     "number": "retention limit count bytes from lease ticket deliveries spec replayed_to consumed delay attempts keep"
-    " due length at",
-    "choice": "last may_replay known mode outcome awaited",
+    " due attempt index length at",
+    "choice": "last may_replay known mode outcome awaited close",
     "plain": "run_id run step hook_id message pass id step_id name workflow group",
     "plain?": "code old dead_run dead_hook deployment pin holder",
     "word": "token resume_id",
     "entry": "entry cursor",
     "stream": "stream target",
     "json": "changes",
-    "any": "consumer reason detail payload created root digest input body metadata",
+    "any": "chunks consumer reason detail payload created root digest input body metadata",
 }
 _KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
@@ -75,6 +75,7 @@ _EXCEPTIONS = {
     **{f"move_message.{name}": "any" for name in ("kind", "run_id", "step_id", "name", "spec", "old")},  # a stranger's
     "resume_hook.hook_id": "plain?",
     "start_run.message": "any",
+    "write_output.token": "plain?",
 }
 
 ITEMS = {

@@ -17,6 +17,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "log": ("run:[^:]+:log",),
     "hooks": ("run:[^:]+:hooks",),
     "resumes": ("run:[^:]+:resumes",),
+    "outs": ("run:[^:]+:outs",),
+    "outputs": ("run:[^:]+:out:[^:]+",),
     "token": ("hook:.+",),
     "releases": ("releases",),
     "streams": ("steps", "steps[:@].+", "workflows", "workflows@.+"),

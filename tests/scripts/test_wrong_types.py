@@ -28,6 +28,8 @@ TYPES = {
     "log": "list",
     "hooks": "hash",
     "resumes": "hash",
+    "outs": "hash",
+    "outputs": "stream",
     "token": "hash",
     "releases": "hash",
     "streams": "stream",
@@ -50,6 +52,8 @@ AS_IF_GONE = {
     ("reap_expired", "log"): "the keys of a run go, whatever they hold",
     ("reap_expired", "hooks"): "the keys of a run go, whatever they hold",
     ("reap_expired", "resumes"): "the keys of a run go, whatever they hold",
+    ("reap_expired", "outs"): "the keys of a run go, whatever they hold",
+    ("reap_expired", "outputs"): "the keys of a run go, whatever they hold",
     **{
         (script, "resumes"): "the end of a run only lets them expire"
         for script in COMMANDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from redisworld import failures, values
+from redisworld import attributes, failures, values
 from redisworld.events import Event, EventKind, RunCreated
 from redisworld.replay import Completed, Failed, Instance, Pass
 from redisworld.replay.check import Verdict, check
@@ -39,6 +39,7 @@ class Store:
         self.passed_to = 0
         """What the last pass had consumed."""
         self.patches: list[str] = []
+        self.attributes: dict[str, str] = {}
 
     def commit(self, asked: Pass, consumed: int) -> None:
         self.passes.append((consumed, asked))
@@ -48,6 +49,9 @@ class Store:
         for name in asked.patches:
             self.patches.append(name)
             self.append(EventKind.PATCHED, name)
+        for change in asked.attributes:
+            self.append(EventKind.ATTR_SET, change.id, payload=attributes.encode(change.changes))
+            self.attributes = attributes.merge(self.attributes, change.changes)
         for step in asked.steps:
             self.open[step.id] = (step.name, step.input)
             self.groups[step.id] = step.group
@@ -97,6 +101,11 @@ class Store:
         [id] = [id for id, held in self.hooks.items() if held == token]
         self.append(EventKind.HOOK_RECEIVED, id, "k1", values.encode_foreign(payload))
         self.woken = True
+
+    def set_attributes(self, id: str = "", **changes: str | None) -> None:
+        """A step or somebody outside sets attributes; nobody is woken."""
+        self.append(EventKind.ATTR_SET, id, payload=attributes.encode(changes))
+        self.attributes = attributes.merge(self.attributes, changes)
 
     def cancel(self) -> None:
         self.append(EventKind.CANCEL_REQUESTED)

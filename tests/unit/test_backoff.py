@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -42,8 +44,41 @@ def test_a_cap_below_the_first_delay_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"first_ms": 0}, {"cap_ms": 0}, {"factor": 0.5}, {"factor": float("inf")}, {"jitter": 1.1}]
+    "options",
+    [
+        *({"first_ms": 0}, {"first_ms": 1.5}, {"first_ms": "1s"}, {"cap_ms": 0}, {"cap_ms": True}),
+        *({"factor": 0.5}, {"factor": float("inf")}, {"factor": float("nan")}, {"factor": "2"}),
+        *({"jitter": 1.1}, {"jitter": float("nan")}, {"jitter": None}),
+    ],
 )
 def test_numbers_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         Backoff(**options)  # type: ignore[arg-type]
+
+
+def test_a_fixed_backoff_waits_as_long_each_time() -> None:
+    backoff = Backoff.fixed("5s")
+
+    assert [backoff.delay_ms(n, Random(n)) for n in (1, 2, 1_000)] == [5_000] * 3
+
+
+def test_an_exponential_backoff_takes_durations_as_people_write_them() -> None:
+    backoff = Backoff.exponential(timedelta(seconds=2), factor=3, max="1m", jitter=0)
+
+    assert [backoff.delay_ms(n, Random(n)) for n in (1, 2, 3, 4, 5)] == [2_000, 6_000, 18_000, 54_000, 60_000]
+    assert Backoff.exponential() == Backoff()
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: Backoff.fixed("soon"), "backoff: delay: cannot read duration 'soon'"),
+        (lambda: Backoff.fixed(0), "delay must be at least 1 ms"),
+        (lambda: Backoff.exponential(-1), "backoff: first: "),
+        (lambda: Backoff.exponential("10s", max="5s"), "max='5s' is shorter than first='10s'"),
+        (lambda: Backoff.exponential(factor=0), "factor must be"),
+    ],
+)
+def test_durations_that_make_no_sense_are_refused_by_name(make: Callable[[], Backoff], complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        make()

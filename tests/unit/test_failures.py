@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redisworld import failures, values
-from redisworld.errors import ErrorInfo, FatalError, InvalidValue, MalformedMessage, RemoteError, StepTimeout
+from redisworld.errors import ErrorInfo, FatalError, MalformedMessage, RemoteError, StepTimeout
 
 
 class OrderLost(Exception):
@@ -132,13 +132,6 @@ def test_huge_and_hostile_texts_are_recorded_within_bounds() -> None:
 def test_rubbish_is_no_error_info() -> None:
     with pytest.raises(MalformedMessage):
         failures.decode(b"\x93rubbish")
-
-
-def test_fatal_is_what_would_fail_again() -> None:
-    assert failures.is_fatal(FatalError("x"))
-    assert failures.is_fatal(InvalidValue("a lock"))
-    assert not failures.is_fatal(ValueError("x"))
-    assert not failures.is_fatal(StepTimeout("x"))
 
 
 def test_a_class_comes_back_without_its_init_and_with_the_attributes_that_can_be_stored() -> None:

@@ -102,11 +102,34 @@ def test_a_generator_is_no_step() -> None:
     [
         *({"max_retries": -1}, {"max_retries": 1.5}, {"max_retries": True}, {"timeout": 0}, {"timeout": "soon"}),
         *({"queue": "a:b"}, {"queue": "a b"}, {"queue": "a@b"}),
+        *({"backoff": "5s"}, {"backoff": 5}, {"fatal": "ValueError"}, {"retry_on": ()}),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput):
+def test_options_that_make_no_sense_are_refused_naming_step_and_option(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=rf"step resize: .*{next(iter(options))}"):
         Workflows().step(**options)(resize)
+
+
+def test_an_option_that_does_not_exist_is_named() -> None:
+    with pytest.raises(TypeError, match="retries"):
+        Workflows().step(retries=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("given", ["thumb", 3, ["resize"]])
+def test_what_is_no_function_is_refused_with_a_hint(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="a step is a function"):
+        Workflows().step(given)
+
+
+def test_an_object_with_an_async_call_is_an_async_step() -> None:
+    class Resize:
+        async def __call__(self, image: str) -> str:
+            return image
+
+    step = Workflows().step(name="resize")(Resize())
+
+    assert step.is_async
+    assert asyncio.run(step("cat")) == "cat"
 
 
 def test_metadata_is_there_in_a_step_and_refused_elsewhere() -> None:

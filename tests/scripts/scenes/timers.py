@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.scripts.driver import Consumer
+from tests.scripts.scenes.outputs import write
 from tests.scripts.scenes.runs import overwrite
 from tests.scripts.scenes.scene import Ask, scene
 from tests.scripts.test_fences import put_step, put_wait
@@ -62,6 +63,16 @@ async def the_retention_of_one_of_two_runs_is_over(a: Consumer, b: Consumer) -> 
     a.clock.advance(a.world.settings.retention_ms)
     await a.begin("young")
     await a.finish("young")
+    return lambda: a.world.reap(a.partition, 10)
+
+
+@scene("reap_expired", "reaped", again="reaped")
+async def the_retention_of_a_run_with_output_streams_is_over(a: Consumer, b: Consumer) -> Ask:
+    running = await put_step(a, "running")
+    for name in ("default", "progress"):
+        await write(a, running.item.token, name)
+    await a.finish()
+    a.clock.advance(a.world.settings.retention_ms)
     return lambda: a.world.reap(a.partition, 10)
 
 

@@ -1,0 +1,204 @@
+"""How do chunks get into an output stream of a run, and out of it again? (design section 5)
+
+A step writes; anybody reads, from the start or from where they stopped, while the run goes on or after it. The end of
+a stream is its close, or the end of the run: no chunk is accepted after either, so whoever has read to there has all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import anyio
+import anyio.abc
+import msgspec
+
+from redisworld import values
+from redisworld.errors import InvalidInput, OutputClosed, RedisUnavailable, RunGone, RunNotFound, StaleAttempt
+from redisworld.keys import check_entry_id, check_output_name
+from redisworld.world.endings import Ended
+from redisworld.world.queue import fields_of, flat
+from redisworld.world.replies import detail_of, word_of
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+T = TypeVar("T")
+
+_PAGE = 100
+_BLOCK_MS = 1_000
+"""Longest blocking read: whoever stops reading gives its connection back within a second."""
+
+Entry = tuple[str, dict[str, bytes]]
+
+
+class Chunk(msgspec.Struct, Generic[T], frozen=True):
+    """One value of an output stream, and where it comes from.
+
+    An attempt that is tried again writes again from its start: the same ``step_id`` and ``index`` with a higher
+    ``attempt``.
+    """
+
+    id: str
+    """Read on after it: ``run.stream(after=chunk.id)``."""
+    number: int
+    """In the stream, from 1. A first one above 1, or a hole, is what went because the stream was too long."""
+    step_id: str
+    attempt: int
+    index: int
+    """Among what this attempt of the step wrote to this stream, from 0."""
+    value: T
+
+    @property
+    def at(self) -> int:
+        """When it was written, in epoch ms by Redis."""
+        return int(self.id.partition("-")[0])
+
+
+class OutputInfo(msgspec.Struct, frozen=True):
+    """An output stream of a run: how many chunks it was given, and whether it is closed."""
+
+    name: str
+    chunks: int
+    closed: bool
+
+
+class Outputs:
+    """The output streams of runs."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def write(
+        self,
+        run_id: str,
+        name: str,
+        chunks: list[bytes],
+        *,
+        step_id: str,
+        attempt: int,
+        token: str,
+        index: int,
+        close: bool = False,
+    ) -> None:
+        """Add chunks, all or none, and ``close`` the stream. Asked again under the same index it changes nothing.
+
+        Raises RunNotFound, RunGone for a run that has ended, StaleAttempt for an attempt that is not the running one,
+        OutputClosed, InvalidInput for one stream too many, RedisUnavailable.
+        """
+        world = self._world
+        reply = await world.call(
+            "write_output",
+            world.partition(run_id),
+            run_id,
+            name,
+            step_id,
+            attempt,
+            token,
+            index,
+            world.settings.output_length,
+            int(close),
+            len(chunks),
+            *chunks,
+        )
+        match word_of(reply):
+            case "not_found":
+                raise RunNotFound(run_id)
+            case "gone":
+                raise RunGone(f"run {run_id!r} is {detail_of(reply)}: output stream {name!r} takes no more chunks")
+            case "stale":
+                raise StaleAttempt(
+                    f"attempt {attempt} of step {step_id} is not the running one (its lease or its timeout is over): "
+                    f"output stream {name!r} of run {run_id!r} takes no more of its chunks"
+                )
+            case "closed":
+                raise OutputClosed(f"output stream {name!r} of run {run_id!r} was closed by step {detail_of(reply)}")
+            case "invalid":
+                raise InvalidInput(f"run {run_id!r}: {detail_of(reply)}")
+
+    async def of(self, run_id: str) -> list[OutputInfo]:
+        """The output streams of a run that were written to, in the order of their first chunks."""
+        key = self._world.partition(run_id).outs(run_id)
+
+        async def names() -> Any:
+            return await self._world.connection.commands.hget(key, "names")
+
+        found = [name.decode() for name in (await self._world.connection.run("read_outputs", names) or b"").split()]
+        if not found:
+            return []
+
+        async def states() -> Any:
+            return await self._world.connection.commands.hmget(key, [f"s:{name}" for name in found])
+
+        infos = []
+        for name, state in zip(found, await self._world.connection.run("read_outputs", states), strict=True):
+            if state is not None:  # the run has gone between the two
+                chunks, closed_by, _ = state.decode().split("|")
+                infos.append(OutputInfo(name, int(chunks), bool(closed_by)))
+        return infos
+
+    async def read(
+        self, run_id: str, name: str, *, type: Any = Any, after: str = "", follow: bool = True, bare: bool = False
+    ) -> AsyncGenerator[Any, None]:
+        """The chunks of a stream from the first one kept, or ``after`` the id of another, in the order written.
+
+        ``bare`` gives the values alone. It ends where the stream is closed or the run has ended, or, without
+        ``follow``, where there is no more now. Raises RunNotFound, InvalidInput for a name or an id that cannot be
+        one, InvalidValue where a value does not fit ``type``, RedisUnavailable.
+        """
+        check_output_name(name)
+        last = check_entry_id(after) if after else "0-0"
+        closed = False
+        with self._world.endings.watch(run_id) as ending:
+            ended = (await self._world.row(run_id)).status.terminal
+            entries = await self._more(run_id, name, last)
+            while True:
+                for last, fields in entries:
+                    if closed := "closed" in fields:
+                        continue  # the last word, unless a later attempt of the step that closed it went on
+                    value = values.decode_foreign(fields["msg"], type, where=f"a chunk of output stream {name!r}")
+                    yield value if bare else _chunk(last, fields, value)
+                over = closed or ended or not follow
+                if over and not entries:
+                    return
+                if not entries:  # whoever keeps up pays one read for a chunk, and looks at the row when none comes
+                    over = ended = (await self._world.row(run_id)).status.terminal
+                entries = await (self._more(run_id, name, last) if over else self._wait(run_id, name, last, ending))
+
+    async def _wait(self, run_id: str, name: str, after: str, ending: Ended) -> list[Entry]:
+        """What comes next: entries, or none after a second or when the run may have ended."""
+        found: list[Entry] = []
+        failure: RedisUnavailable | None = None
+        async with anyio.create_task_group() as tasks:
+
+            async def stop_at_the_end() -> None:
+                if await ending.wait():
+                    tasks.cancel_scope.cancel()
+
+            tasks.start_soon(stop_at_the_end)
+            try:
+                found = await self._more(run_id, name, after, block_ms=_BLOCK_MS)
+            except RedisUnavailable as error:
+                failure = error  # the task group would wrap it
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return found
+
+    async def _more(self, run_id: str, name: str, after: str, *, block_ms: int | None = None) -> list[Entry]:
+        key = self._world.partition(run_id).output(run_id, name)
+        connection = self._world.connection
+
+        async def call() -> Any:
+            return await connection.followers.xread({key: after}, count=_PAGE, block=block_ms)
+
+        timeout = ((block_ms or 0) + connection.settings.redis_timeout_ms) / 1000
+        reply = await connection.run("read_output", call, timeout=timeout, counted=False)
+        pages = reply.values() if isinstance(reply, dict) else [page for _, page in reply or []]
+        return [(entry.decode(), fields_of(fields)) for page in pages for entry, fields in flat(page)]
+
+
+def _chunk(entry: str, fields: dict[str, bytes], value: Any) -> Chunk[Any]:
+    return Chunk(
+        entry, int(fields["number"]), fields["step"].decode(), int(fields["attempt"]), int(fields["index"]), value
+    )
