@@ -18,6 +18,7 @@ import msgspec
 
 from consumers.attempts import Attempts
 from consumers.bodies import Bodies
+from consumers.children import contained_children
 from consumers.handback import bury, bury_poison, leave_for_newer
 from consumers.health import Health
 from consumers.leases import LeaseKeeper
@@ -121,7 +122,7 @@ class Worker:
             Retention(self._world),
         )
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
-        with self._leases:
+        with self._leases, contained_children():
             async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
                 with anyio.CancelScope() as held:

@@ -84,7 +84,10 @@ class Workflow(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """Always raises InvalidInput: a body runs only as a run."""
-        raise InvalidInput(f"workflow {self.name} cannot be called: start a run with world.start({self.name}, ...)")
+        where = "" if context.current() is None else ", in a step"
+        raise InvalidInput(
+            f"workflow {self.name} cannot be called: start a run with world.start({self.name}, ...){where}"
+        )
 
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"

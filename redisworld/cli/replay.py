@@ -18,6 +18,7 @@ from redisworld.cli.options import Parser, connected, whole
 from redisworld.cli.plain import as_json, one_line
 from redisworld.cli.progress import bar
 from redisworld.errors import InvalidInput, RunNotFound
+from redisworld.replay import install
 from redisworld.replay.check import Verdict, check
 from redisworld.runs import RunRow
 from redisworld.workflows import Workflows
@@ -69,6 +70,7 @@ def replay(arguments: argparse.Namespace) -> int:
         raise InvalidInput(
             "--workflow and --limit choose among the runs of --all-open; runs named by id are all replayed"
         )
+    install()  # as in a worker, or a body that asks for the time would diverge, and one that opens a file would do so
     return asyncio.run(_replay(arguments, load_app(arguments.app)))
 
 

@@ -16,8 +16,9 @@ from datetime import UTC, date, datetime, tzinfo
 from typing import Any, Final, TypeVar, cast
 
 from redisworld.replay.body import Body
+from redisworld.replay.forbidden import refusal
 from redisworld.replay.loop import ReplayLoop
-from redisworld.replay.reach import acting_body, refusal, refused
+from redisworld.replay.reach import acting_body, refused
 from redisworld.replay.standins import Replaced, replace, stand_in
 
 D = TypeVar("D", bound=datetime)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import functools
 import os
@@ -15,8 +16,9 @@ from asyncio import events
 from types import ModuleType
 from typing import Any, Final
 
+from redisworld.replay.forbidden import refusal
 from redisworld.replay.loop import ReplayLoop
-from redisworld.replay.reach import acting_body, refusal, refused
+from redisworld.replay.reach import acting_body, refused
 from redisworld.replay.standins import Replaced, replace, stand_in
 
 _FILES: Final = (
@@ -69,6 +71,14 @@ def audit(event: str, args: tuple[Any, ...]) -> None:
 def install_waits(replaced: Replaced) -> None:
     """Refuse what blocks and has no audit event, or none yet in a version that is supported."""
     _refuse(time, ("sleep",), replaced, _ASYNC)
+    # Its sockets would be refused as well, in words that nobody who wrote asyncio.Runner() understands.
+    loops = stand_in(
+        asyncio,
+        "new_event_loop",
+        refused("asyncio.new_event_loop()", "a body has its loop already; move it into a step"),
+    )
+    for module in (asyncio, asyncio.events):
+        replace(module, {"new_event_loop": loops}, replaced)
     _refuse(select, ("select",), replaced)
     _refuse(signal, ("pause", "sigwait", "sigwaitinfo", "sigtimedwait", "alarm", "setitimer", "signal"), replaced)
     _refuse(os, ("wait", "wait3", "wait4", "waitpid", "waitid", "mkfifo", "mknod"), replaced)

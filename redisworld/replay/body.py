@@ -13,7 +13,7 @@ from redisworld.replay.attributes import AskedAttributes, Attributes
 from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
 from redisworld.replay.hooks import AskedHook
-from redisworld.replay.ids import correlation_id, number_of, secret_id
+from redisworld.replay.ids import correlation_id, hash_base, number_of, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 from redisworld.replay.patches import Patches
@@ -30,12 +30,18 @@ class Body:
         self.attributes = Attributes()
         self.consumed = 0
         """Events delivered so far."""
-        self.loop = ReplayLoop(self)  # type: ignore[abstract]  # what a body may not call is set in a loop over names
+        base = hash_base(run_id)
+        self.loop = ReplayLoop(self, hash_base=base)  # type: ignore[abstract]  # what it may not call is set by name
         self.loop.now_ms = at
         self._max_payload = max_payload
         self._numbers = 0
         self._randoms = 0
         self._uuid1s = 0
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the instance has been dropped."""
+        return self.loop.is_closed()
 
     def call_step(self, step: StepLike, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StepCall[Any]:
         """A call of a step. Raises InvalidArguments or InvalidValue, right there in the body."""

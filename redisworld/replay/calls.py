@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -30,6 +31,10 @@ class StepLike(Protocol):
 class CallHost(Protocol):
     """Who takes a step call's commands: the engine."""
 
+    @property
+    def dropped(self) -> bool:
+        """Whether the body has been torn down, and what it left unawaited is no mistake."""
+
     def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
         """The call is awaited for the first time: ask for the step, give back the future of its result."""
 
@@ -57,7 +62,8 @@ class StepCall(Coroutine[Any, Any, R_co]):
         """Whether the body stopped waiting before."""
         self._host = host
         self._awaited = False
-        self._progress = self._run()
+        # Not before it is needed: it holds this call, and a forgotten one must go, and warn, where it is forgotten.
+        self._running: Generator[Any, Any, R_co] | None = None
 
     @property
     def settled(self) -> bool:
@@ -71,15 +77,18 @@ class StepCall(Coroutine[Any, Any, R_co]):
     def __repr__(self) -> str:
         return f"<step call {self.step.name} {self.id}>"
 
+    def __del__(self) -> None:
+        # As of a coroutine: a forgotten await is a step that nobody is ever asked to do.
+        if not self._awaited and not self._host.dropped:
+            warnings.warn(f"{self!r} was never awaited: its step is not run", RuntimeWarning, stacklevel=2)
+
     def __await__(self) -> Generator[Any, Any, R_co]:
         if self._awaited:
             raise RuntimeError(f"cannot reuse already awaited {self!r}: keep its result, or make a task of it")
-        self._awaited = True
         return self._progress
 
     def send(self, value: Any, /) -> Any:
         """Run to the next suspension, as a task does."""
-        self._awaited = True
         return self._progress.send(value)
 
     def throw(
@@ -95,7 +104,15 @@ class StepCall(Coroutine[Any, Any, R_co]):
 
     def close(self) -> None:
         """Give up."""
-        self._progress.close()
+        self._awaited = True
+        if self._running is not None:
+            self._running.close()
+
+    @property
+    def _progress(self) -> Generator[Any, Any, R_co]:
+        if self._running is None:
+            self._awaited, self._running = True, self._run()
+        return self._running
 
     def _run(self) -> Generator[Any, Any, R_co]:
         future = self._host.emit(self)

@@ -1,4 +1,4 @@
-"""Which calls of asyncio in a body could not be replayed, and what does their refusal say?"""
+"""Which calls of asyncio in a body could not be replayed, and what does a refusal say?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 from redisworld.errors import ForbiddenInWorkflow
 from redisworld.replay.calls import StepCall
+from redisworld.replay.place import place
 
 FORBIDDEN_LOOP_CALLS: Final = (
     # running the loop, and reaching it from threads
@@ -35,13 +36,28 @@ _FRAMES_BELOW_AS_COMPLETED: Final = 4
 """create_task's caller up to as_completed: _ensure_future, ensure_future, a comprehension, as_completed."""
 
 
+def refusal(what: str, hint: str = "move it into a step") -> ForbiddenInWorkflow:
+    """The error for a call that a body must not make; it names the call and the application's line."""
+    return ForbiddenInWorkflow(f"{what} in a workflow body cannot be replayed: {hint} ({place()})")
+
+
 def refuse_call(name: str) -> Callable[..., NoReturn]:
     """A method in place of ``loop.<name>`` that raises ForbiddenInWorkflow."""
 
     def refuse(*args: object, **kwargs: object) -> NoReturn:
-        raise ForbiddenInWorkflow(f"loop.{name}() in a workflow body cannot be replayed: move it into a step")
+        raise refusal(f"loop.{name}()")
 
     return refuse
+
+
+def refuse_spinning(handle: asyncio.Handle, count: int) -> NoReturn:
+    """Raise ForbiddenInWorkflow for a body that goes on and on; it names where the last callback's task stands."""
+    task = getattr(getattr(handle, "_callback", None), "__self__", None)
+    stack = task.get_stack(limit=1) if isinstance(task, asyncio.Task) else []
+    where = f" ({stack[0].f_code.co_filename}:{stack[0].f_lineno})" if stack else ""
+    raise ForbiddenInWorkflow(
+        f"the body ran {count:,} callbacks without waiting for a step or a sleep: does it poll in a loop?{where}"
+    )
 
 
 def refuse_unordered_start(coro: Coroutine[Any, Any, Any]) -> None:
@@ -54,7 +70,7 @@ def refuse_unordered_start(coro: Coroutine[Any, Any, Any]) -> None:
             coro.close()
             raise ForbiddenInWorkflow(
                 "asyncio.as_completed() over coroutines starts them in another order in every process; give it tasks: "
-                "as_completed([asyncio.create_task(c) for c in coroutines])"
+                f"as_completed([asyncio.create_task(c) for c in coroutines]) ({place()})"
             )
         if frame.f_back is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from redisworld.replay import ambient, blocking
+from redisworld.replay import ambient, blocking, hashes
 from redisworld.replay.standins import Replaced, replace_captured
 
 _lock = threading.Lock()
@@ -25,6 +25,7 @@ def install() -> None:
         ambient.install_time(_replaced)
         ambient.install_chance(_replaced)
         blocking.install_waits(_replaced)
+        hashes.install()
         replace_captured(_replaced, ambient.RENEWED)
         # Python has no way to take a hook away again, so this one only looks for a running body.
         sys.addaudithook(blocking.audit)

@@ -136,6 +136,10 @@ class Hook(Generic[T]):
         """The correlation id in the log."""
         return self._asked.id
 
+    def __hash__(self) -> int:
+        # A body may keep hooks in a set; by address its order would change from process to process.
+        return self._asked.number
+
     def __repr__(self) -> str:
         return f"<hook {self.token!r}>"
 

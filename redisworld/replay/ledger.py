@@ -91,7 +91,10 @@ class Ledger:
 
     def drop_wait(self, id: str) -> None:
         """The body dropped an open wait: the log need not hold it, or must hear that it is over."""
-        self.open_waits.pop(id).timer = None
+        wait = self.open_waits.pop(id)
+        if wait.timer is not None:
+            wait.timer.wait_id = ""  # whoever cancels it later, as clean-up does, drops nothing
+            wait.timer = None
         if id not in self.unrecorded:
             self.to_cancel[id] = None
 

@@ -16,12 +16,18 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextvars import Context
-from typing import Any, Final, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from redisworld.durations import MAX_MS
 from redisworld.errors import ForbiddenInWorkflow
 from redisworld.replay.calls import StepCall
-from redisworld.replay.forbidden import FORBIDDEN_LOOP_CALLS, refuse_call, refuse_unordered_start
+from redisworld.replay.forbidden import (
+    FORBIDDEN_LOOP_CALLS,
+    refuse_call,
+    refuse_spinning,
+    refuse_unordered_start,
+)
+from redisworld.replay.place import edge
 from redisworld.replay.tasks import ReplayFuture, ReplayTask
 
 Ts = TypeVarTuple("Ts")
@@ -64,8 +70,10 @@ class DurableTimer(asyncio.TimerHandle):
 class ReplayLoop(asyncio.AbstractEventLoop):
     """The deterministic loop of one instance of a body."""
 
-    def __init__(self, host: LoopHost) -> None:
+    def __init__(self, host: LoopHost, *, hash_base: int = 0) -> None:
         self.host = host
+        self.hash_base = hash_base
+        """What hashes of tasks and futures count from."""
         self.now_ms = 0
         """Body time in epoch milliseconds."""
         self.unhandled: deque[dict[str, Any]] = deque(maxlen=100)
@@ -78,7 +86,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._closed = False
 
     def next_number(self) -> int:
-        """The next number of a task or future, for hashes and names."""
+        """The next number of a task, a future or what else is put into sets, for hashes and names."""
         self.check_alive()
         self._numbers += 1
         return self._numbers
@@ -92,9 +100,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
                 handle = self._ready.popleft()
                 if not handle.cancelled():
                     self._run(handle)
-        raise ForbiddenInWorkflow(
-            f"the body ran {MAX_HANDLES:,} callbacks without waiting for a step or a sleep: does it poll in a loop?"
-        )
+        refuse_spinning(handle, MAX_HANDLES)
 
     def fire(self, timer: DurableTimer) -> None:
         """Make a timer's callback ready."""
@@ -106,6 +112,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         if isinstance(task, ReplayTask):
             self._tasks.pop(task, None)
 
+    @edge
     def inside(self, at: int, func: Callable[[Unpack[Ts]], R], *args: *Ts) -> R:
         """Call what belongs to the body but is not a callback, such as the decoding of what it is given, at ``at``."""
         self.now_ms = max(self.now_ms, at)
@@ -154,7 +161,9 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run the callback after a durable wait until ``when``, in seconds of body time."""
+        """Run the callback after a durable wait until ``when``, in seconds of body time; never, if infinite."""
+        if when == math.inf:
+            return DurableTimer(when, callback, args, self, context)  # anyio.sleep_forever(): nothing to wait for
         if not math.isfinite(when) or when * 1_000 > self.now_ms + MAX_MS:
             raise ForbiddenInWorkflow(f"a timer at {when} seconds is out of range: at most 100 years ahead")
         # Doubles near today hold a quarter of a microsecond; rounding hides that before rounding up.
@@ -219,6 +228,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     # --- inside ----------------------------------------------------------------------------------------------
 
+    @edge
     def _run(self, handle: asyncio.Handle) -> None:
         # asyncio raises these past the loop; they also ended their task, and must not end the worker.
         with contextlib.suppress(SystemExit, KeyboardInterrupt):
@@ -249,6 +259,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             self.create_task(generator.aclose())
 
 
+@edge
 def _close(task: ReplayTask) -> None:
     coro = task.get_coro()
     for _ in range(MAX_CLOSES):
@@ -258,12 +269,11 @@ def _close(task: ReplayTask) -> None:
             return
         except RuntimeError:
             continue  # "coroutine ignored GeneratorExit": it awaits in a finally block
-        except (Exception, InstanceDropped, asyncio.CancelledError):
-            return  # raised by the user's clean-up; the coroutine has ended
+        except BaseException:
+            # Raised by the clean-up; the coroutine has ended. A TaskGroup gives a group of GeneratorExit, and a
+            # sys.exit() in a finally must not end a worker that makes room for another body.
+            return
 
-
-EDGES: Final = frozenset({ReplayLoop._run.__code__, ReplayLoop.inside.__code__, _close.__code__})
-"""Where a body's frames end on the stack: below are the worker's."""
 
 for _name in FORBIDDEN_LOOP_CALLS:
     setattr(ReplayLoop, _name, refuse_call(_name))

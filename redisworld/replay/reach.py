@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from asyncio import events
 from collections.abc import Callable
-from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Final, NoReturn
 
-from redisworld.errors import ForbiddenInWorkflow
 from redisworld.replay.body import Body
-from redisworld.replay.loop import EDGES, ReplayLoop
+from redisworld.replay.forbidden import refusal
+from redisworld.replay.loop import ReplayLoop
+from redisworld.replay.place import EDGES
 
 _MACHINERY: Final = frozenset(
     {
@@ -30,8 +30,6 @@ _MACHINERY: Final = frozenset(
 _known: Final[dict[str, bool]] = {}
 """Modules met on stacks, and whether they are machinery: a body may draw a million numbers."""
 
-_OURS: Final = str(Path(__file__).parents[1])
-
 
 def acting_body() -> Body | None:
     """The body whose own code makes this call; None anywhere else, also in machinery that the body called."""
@@ -46,11 +44,6 @@ def acting_body() -> Body | None:
     return loop.host if isinstance(loop.host, Body) else None
 
 
-def refusal(what: str, hint: str = "move it into a step") -> ForbiddenInWorkflow:
-    """The error for a call that a body must not make; it names the call and the application's line."""
-    return ForbiddenInWorkflow(f"{what} in a workflow body cannot be replayed: {hint} ({_place()})")
-
-
 def refused(what: str, hint: str = "move it into a step") -> Callable[..., NoReturn]:
     """What to call in a body in place of something that has no stable answer."""
 
@@ -58,17 +51,6 @@ def refused(what: str, hint: str = "move it into a step") -> Callable[..., NoRet
         raise refusal(what, hint)
 
     return refuse
-
-
-def _place() -> str:
-    frame: FrameType | None = sys._getframe(1)
-    outermost = ""
-    while frame is not None and frame.f_code not in EDGES:
-        outermost = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        if _is_application(frame.f_code, _package(frame)):
-            return outermost
-        frame = frame.f_back
-    return outermost
 
 
 def _is_machinery(frame: FrameType) -> bool:
@@ -79,16 +61,3 @@ def _is_machinery(frame: FrameType) -> bool:
     if known is None:
         known = _known[name] = name.partition(".")[0] in _MACHINERY
     return known
-
-
-def _package(frame: FrameType) -> str:
-    name = frame.f_globals.get("__name__")
-    return name.partition(".")[0] if isinstance(name, str) else ""
-
-
-def _is_application(code: CodeType, package: str) -> bool:
-    return (
-        package not in (sys.stdlib_module_names - {"__main__"})
-        and not code.co_filename.startswith((_OURS, "<frozen"))
-        and "site-packages" not in code.co_filename
-    )

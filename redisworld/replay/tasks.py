@@ -17,11 +17,11 @@ class ReplayFuture(asyncio.Future[Any]):
     """A future that hashes by its sequence number: sets of futures iterate alike in every process."""
 
     def __init__(self, *, loop: ReplayLoop) -> None:
-        self._number = loop.next_number()
+        self._hash = loop.hash_base + loop.next_number()
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
-        return self._number
+        return self._hash
 
 
 class ReplayTask(asyncio.Task[Any]):
@@ -39,11 +39,12 @@ class ReplayTask(asyncio.Task[Any]):
         name: str | None = None,
         context: Context | None = None,
     ) -> None:
-        self._number = loop.next_number()
+        number = loop.next_number()
+        self._hash = loop.hash_base + number
         self.call = coro if isinstance(coro, StepCall) else None
         self.observers: list[Callable[..., object]] = []
         self._replay_loop = loop
-        super().__init__(coro, loop=loop, name=name or f"Task-{self._number}", context=context)
+        super().__init__(coro, loop=loop, name=name or f"Task-{number}", context=context)
         # A suspended body is dropped with tasks pending; that is no mistake of the user's.
         self._log_destroy_pending = False
         super().add_done_callback(loop.forget)
@@ -51,7 +52,7 @@ class ReplayTask(asyncio.Task[Any]):
             self.call.task = self
 
     def __hash__(self) -> int:
-        return self._number
+        return self._hash
 
     def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         """As asyncio's; asyncio registers every await, join and wait through it."""

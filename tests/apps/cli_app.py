@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import uuid
 from dataclasses import dataclass
 from datetime import date
 
@@ -84,6 +86,13 @@ async def hooked(first: str, second: str) -> str:
     async with hook(str, token=first) as taken:
         await taken
     return await hook(str, token=second)
+
+
+@wf.workflow
+async def stamped() -> None:
+    """What it asks for depends on the time and on chance."""
+    await double(time.time_ns() + uuid.uuid4().int % 1_000)
+    await sleep("1h")
 
 
 @wf.workflow

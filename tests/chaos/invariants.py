@@ -24,6 +24,8 @@ _ENDS = {
     EventKind.RUN_CANCELLED: Status.CANCELLED,
 }
 _RUN_KINDS = {EventKind.RUN_CREATED, EventKind.RUN_STARTED, EventKind.CANCEL_REQUESTED, *_ENDS}
+MOST_PREFIXES, MOST_RUNS = 30, 20
+"""A long log is replayed at so many prefixes only, and of the runs of a workflow so many."""
 _STEP_ENDS = {EventKind.STEP_COMPLETED: "completed", EventKind.STEP_FAILED: "failed"}
 
 
@@ -75,9 +77,10 @@ def check(
     ``open_runs`` may be open; every other run must be terminal when ``settled``.
     """
     found: list[str] = []
+    seen: Counter[str] = Counter()
     for partition in partitions(raw, namespace):
         for run_id in run_ids(raw, partition):
-            found += [f"{run_id}: {problem}" for problem in _of_run(raw, partition, run_id, app)]
+            found += [f"{run_id}: {problem}" for problem in _of_run(raw, partition, run_id, app, seen)]
             status = (raw.hget(partition.run(run_id), "status") or b"").decode()
             if settled and status not in TERMINAL and run_id not in open_runs:
                 found.append(f"{run_id}: still {status}")
@@ -86,14 +89,18 @@ def check(
     assert not found, "broken promises:\n" + "\n".join(found) + "\n" + _logs(raw, namespace, found)
 
 
-def _of_run(raw: redis.Redis, partition: Partition, run_id: str, app: Workflows) -> Iterator[str]:
+def _of_run(raw: redis.Redis, partition: Partition, run_id: str, app: Workflows, seen: Counter[str]) -> Iterator[str]:
     log = log_of(raw, partition, run_id)
     row = {k.decode(): v.decode("utf-8", "replace") for k, v in raw.hgetall(partition.run(run_id)).items()}
     yield from _run_events(log, row)
     yield from _step_events(log, row)
     yield from _wait_events(log)
     yield from _hook_events(log)
-    yield from _cold_replay(log, row, run_id, app)
+    diverges = list(_cold_replay(log, row, run_id, app))
+    yield from diverges
+    seen[row["workflow"]] += 1
+    if not diverges and seen[row["workflow"]] <= MOST_RUNS:
+        yield from _prefixes(log, row, run_id, app)
     yield from _doctor(raw, partition, row)
 
 
@@ -180,13 +187,8 @@ def _cold_replay(log: list[Event], row: dict[str, str], run_id: str, app: Workfl
     """A fresh body fed the whole log must follow it, and ask for nothing that the log does not have."""
     if row["workflow"] not in app.workflows or not log:
         return
-    created = msgspec.msgpack.decode(log[0].payload, type=RunCreated)
-    instance = Instance(run_id=run_id, workflow=app.workflows[row["workflow"]], input=created.input, at=log[0].at)
+    instance = _begun(log, row, run_id, app)
     try:
-        open_to = max(int(row.get(field, 0)) for field in ("replayed_to", "begun_to"))
-        passed_to = len(log) if row["status"] in TERMINAL else open_to
-        instance.learn(passed_to=passed_to, patches=row.get("patches", "").split())
-        instance.start()
         for event in log:
             instance.deliver(event)
         asked = instance.commands()
@@ -210,6 +212,36 @@ def _cold_replay(log: list[Event], row: dict[str, str], run_id: str, app: Workfl
             yield f"cold replay asks for more: {new[:3]}"
         if outcome is not None and row["status"] not in TERMINAL:
             yield "cold replay ends a run that is open and has nothing to wake it"
+
+
+def _begun(log: list[Event], row: dict[str, str], run_id: str, app: Workflows) -> Instance:
+    created = msgspec.msgpack.decode(log[0].payload, type=RunCreated)
+    instance = Instance(run_id=run_id, workflow=app.workflows[row["workflow"]], input=created.input, at=log[0].at)
+    open_to = max(int(row.get(field, 0)) for field in ("replayed_to", "begun_to"))
+    passed_to = len(log) if row["status"] in TERMINAL else open_to
+    instance.learn(passed_to=passed_to, patches=row.get("patches", "").split())
+    instance.start()
+    return instance
+
+
+def _prefixes(log: list[Event], row: dict[str, str], run_id: str, app: Workflows) -> Iterator[str]:
+    """A body that stays in memory asks after each event for what one asks for that is replayed up to there."""
+    if row["workflow"] not in app.workflows or not log:
+        return
+    every = max(1, len(log) // MOST_PREFIXES)
+    warm = _begun(log, row, run_id, app)
+    for length, event in enumerate(log, 1):
+        warm.deliver(event)
+        asked = warm.commands()
+        if length % every:
+            continue
+        cold = _begun(log, row, run_id, app)
+        for earlier in log[:length]:
+            cold.deliver(earlier)
+        if cold.commands() != asked:
+            yield f"cold and warm differ after {length} events: {cold.commands()} and {asked}"
+        cold.close()
+    warm.close()
 
 
 def _doctor(raw: redis.Redis, partition: Partition, row: dict[str, str]) -> Iterator[str]:

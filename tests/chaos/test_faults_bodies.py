@@ -75,6 +75,16 @@ async def child_exits() -> None:
     await asyncio.gather(child())
 
 
+@wf.step(max_retries=0)
+async def forgotten_child_exits() -> None:
+    async def child() -> None:
+        raise SystemExit(3)
+
+    forgotten = asyncio.create_task(child())
+    await asyncio.sleep(0.01)
+    assert forgotten.done()
+
+
 @wf.step(max_retries=3)
 async def returns_no_value() -> object:
     return object()
@@ -152,10 +162,8 @@ async def test_a_body_that_misbehaves_fails_its_step_and_nothing_else(
         "raises_odd",
         "raises_odd_in_a_thread",
         "raises_a_group_of_cancellations",
-        pytest.param(
-            "child_exits",
-            marks=pytest.mark.xfail(strict=True, reason="asyncio raises SystemExit of a child task past the loop"),
-        ),
+        "child_exits",
+        "forgotten_child_exits",
     ],
 )
 async def test_a_body_with_an_odd_exception_does_not_end_the_worker(

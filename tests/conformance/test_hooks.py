@@ -211,6 +211,21 @@ async def test_a_resume_id_counts_once_and_its_repeats_succeed_also_after_the_en
     assert at.kinds("r1").count(EventKind.HOOK_RECEIVED) == 2
 
 
+async def test_a_repeat_finds_its_run_until_two_more_have_claimed_the_token_and_is_new_then(at: Consumers) -> None:
+    await waiting(at, "all_of", TOKEN, 1, run_id="r1")
+    await at.world.resume(TOKEN, 1, resume_id="mail-7")
+    assert await result(at, "r1") == [1]
+
+    await waiting(at, "all_of", TOKEN, 1, run_id="r2")
+    assert (await at.world.resume(TOKEN, 1, resume_id="mail-7")).run_id == "r1"
+    await at.world.resume(TOKEN, 2, resume_id="mail-8")
+    assert await result(at, "r2") == [2]
+
+    await waiting(at, "all_of", TOKEN, 1, run_id="r3")
+    assert (await at.world.resume(TOKEN, 1, resume_id="mail-7")).run_id == "r3"
+    assert await result(at, "r3") == [1]
+
+
 async def test_a_resume_id_with_another_payload_is_refused(at: Consumers) -> None:
     await waiting(at, "all_of", TOKEN, 2)
     await at.world.resume(TOKEN, 1, resume_id="mail-7")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import anyio
+import anyio.abc
 
 from redisworld import FatalError
 from tests.constructs.catalogue import gives
-from tests.constructs.steps import late, refuses, undo, work
+from tests.constructs.steps import echo, late, refuses, undo, work
 
 
 @gives(["b", "a"])
@@ -90,3 +91,76 @@ async def anyio_memory_stream_and_event() -> list[str]:
             out = [item async for item in receive]
         await over.wait()
     return out
+
+
+@gives(sorted(f"undone {name}" for name in "abcdef"))
+async def anyio_task_group_cancelled_with_clean_up_steps() -> list[str]:
+    out: list[str] = []
+
+    async def branch(name: str) -> None:
+        try:
+            await late(name, 100)
+        finally:
+            with anyio.CancelScope(shield=True):
+                out.append(await undo(name))
+
+    async with anyio.create_task_group() as group:
+        for name in "abcdef":
+            group.start_soon(branch, name)
+        await anyio.sleep(1)
+        group.cancel_scope.cancel()
+    return sorted(out)
+
+
+@gives(sorted(f"undone {name}" for name in ("a1", "a2", "b1", "b2", "c1", "c2")))
+async def anyio_task_groups_in_each_other_cancelled_together() -> list[str]:
+    out: list[str] = []
+
+    async def leaf(name: str) -> None:
+        with anyio.move_on_after(1_000):
+            try:
+                await late(name, 100)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    out.append(await undo(name))
+
+    async def branch(name: str) -> None:
+        async with anyio.create_task_group() as group:
+            for number in (1, 2):
+                group.start_soon(leaf, f"{name}{number}")
+
+    with anyio.move_on_after(5):
+        async with anyio.create_task_group() as group:
+            for name in "abc":
+                group.start_soon(branch, name)
+    return sorted(out)
+
+
+@gives(["ready", "end"])
+async def anyio_service_in_a_task_group() -> list[str]:
+    async def service(*, task_status: anyio.abc.TaskStatus[str]) -> None:
+        task_status.started(await work("ready"))
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        ready = await group.start(service)
+        group.cancel_scope.cancel()
+    return [ready, await work("end")]
+
+
+@gives([0, 1, 2, 3])
+async def anyio_locks_semaphores_and_limiters() -> list[int]:
+    lock, go, two, limit = anyio.Lock(), anyio.Event(), anyio.Semaphore(2), anyio.CapacityLimiter(2)
+    out: list[int] = []
+
+    async def branch(number: int) -> None:
+        await go.wait()
+        async with two, limit, lock:
+            out.append(await echo(number))
+
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(branch, number)
+        await work("go")
+        go.set()
+    return sorted(out)

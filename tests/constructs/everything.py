@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from tests.constructs import bodies_anyio, bodies_hooks, bodies_joins, bodies_python, bodies_sync, bodies_time
+from redisworld.replay import install
+from tests.constructs import (
+    bodies_anyio,
+    bodies_hooks,
+    bodies_joins,
+    bodies_python,
+    bodies_real,
+    bodies_sync,
+    bodies_time,
+)
 from tests.constructs.catalogue import CATALOGUE, Construct
 
-BODIES = (bodies_joins, bodies_time, bodies_sync, bodies_python, bodies_hooks, bodies_anyio)
+install()
+
+BODIES = (bodies_joins, bodies_time, bodies_sync, bodies_python, bodies_hooks, bodies_anyio, bodies_real)
 
 __all__ = ["BODIES", "CATALOGUE", "Construct"]

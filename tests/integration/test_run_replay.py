@@ -10,7 +10,7 @@ import redis
 
 from redisworld.cli import main
 from redisworld.keys import Partition
-from tests.integration.cli_process import APP, environment, eventually, worker
+from tests.integration.cli_process import APP, command, environment, eventually, worker
 
 NEXT = "tests.apps.cli_next_app"
 
@@ -71,6 +71,19 @@ def test_a_run_that_the_new_code_does_not_follow_fails_the_build_and_both_sides_
     assert lines[0].startswith("asleep  diverges  event 3: the log has wait_created w1_")
     assert lines[0].endswith("the code asked for step 'slow'")
     assert lines[1:] == ["1 runs replayed: 1 diverges"]
+
+
+def test_a_run_that_took_the_time_and_drew_fits_in_a_process_of_its_own(redis_url: str, raw: redis.Redis) -> None:
+    """It used to diverge: the check did not give bodies the time and the chance of their run."""
+    asked = ["--url", redis_url, "--partitions", "1"]
+    with worker(redis_url, "--partitions", "1"):
+        assert main(["start", f"{APP}:stamped", "--run-id", "stamped", *asked]) == 0
+        eventually(lambda: any(event.startswith(b"wait_created") for event in raw.lrange(log_of("stamped"), 0, -1)))
+
+    done = command("run", "replay", "stamped", "--app", APP, "--url", redis_url)
+
+    assert done.stdout.splitlines()[-1] == "1 runs replayed: 1 fits", done.stdout
+    assert done.returncode == 0
 
 
 def test_the_same_change_behind_a_gate_passes(url: str, capsys: pytest.CaptureFixture[str]) -> None:

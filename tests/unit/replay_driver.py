@@ -253,17 +253,23 @@ class Driver:
                 before = length - 1 if length - 1 in commits else before
                 warm.learn(**self.known(before or 0))
                 warm.deliver(self.store.log[length - 1])
-            assert warm.commands() == self.cold(length, before).commands(), (
-                f"cold and warm differ after {length} events"
-            )
+            assert warm.commands() == self.asked(length, before), f"cold and warm differ after {length} events"
             if length in commits:
                 warm.committed()
         for number, (consumed, asked) in enumerate(self.store.passes):
             if consumed < since:
                 continue
             before = self.store.passes[number - 1][0] if number else None
-            assert self.cold(consumed, before).commands() == asked, f"pass {number} was not repeated"
+            assert self.asked(consumed, before) == asked, f"pass {number} was not repeated"
         warm.close()
+
+    def asked(self, length: int, committed_at: int | None) -> Pass:
+        """What a body asks for that is replayed up to ``length``."""
+        instance = self.cold(length, committed_at)
+        try:
+            return instance.commands()
+        finally:
+            instance.close()
 
     def known(self, passed_to: int) -> dict[str, Any]:
         """What the row said when the pass that had consumed so much was the last."""

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redisworld.replay import now, random, sleep, uuid4
+from redisworld.replay import Instance, hook, now, random, sleep, uuid4
 from redisworld.workflows import Workflow, Workflows
-from tests.unit.replay_driver import Driver
+from tests.unit.replay_driver import START, Driver
 
 wf = Workflows()
 
@@ -230,7 +230,7 @@ def test_events_that_come_together_or_before_the_commit_are_neither_lost_nor_rep
 _IN_ANOTHER_PROCESS = """
 import random
 from tests.unit.test_replay_determinism import BODIES, failing
-from tests.unit.replay_driver import Driver
+from tests.unit.replay_driver import START, Driver
 for workflow in BODIES:
     driver = Driver(workflow, script=failing)
     chance = random.Random(7)
@@ -260,3 +260,30 @@ def test_two_runs_get_different_ids_and_random_numbers() -> None:
 
     assert first.run() != second.run()
     assert not {event.id for event in first.store.log} & {event.id for event in second.store.log}
+
+
+def test_tasks_of_a_body_iterate_as_made_and_those_of_different_bodies_do_not_collide() -> None:
+    """asyncio keeps the tasks of all loops in one set: bodies in memory must not make each other slow."""
+    seen: list[list[int]] = []
+    hashes: set[int] = set()
+
+    async def body() -> None:
+        tasks = [asyncio.create_task(asyncio.sleep(60)) for _ in range(20)]
+        seen.append([tasks.index(task) for task in set(tasks)])
+        hashes.update(map(hash, tasks))
+
+    for number in range(100):
+        instance = Instance(run_id=f"r{number}", workflow=Workflow(body), input=b"\x80", at=START)
+        instance.start()
+        instance.close()
+
+    assert all(order == seen[0] for order in seen)
+    assert len(hashes) == 20 * 100
+
+
+def test_a_set_of_hooks_iterates_alike_in_every_process() -> None:
+    async def body() -> list[int]:
+        hooks = [hook(token=f"t{number}") for number in range(5)]
+        return [hooks.index(found) for found in set(hooks)]
+
+    assert Driver(Workflow(body)).run() == [0, 1, 2, 3, 4]

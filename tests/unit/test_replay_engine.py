@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -349,6 +350,40 @@ def test_open_waits_are_cancelled_when_the_body_ends() -> None:
     driver.run()
 
     assert driver.store.passes[-1][1].cancelled_waits == [CancelWait(wait)]
+
+
+def test_a_step_call_that_is_never_awaited_warns_at_its_line_and_asks_for_nothing() -> None:
+    async def body() -> str:
+        refund(1)
+        return await refund(2)
+
+    with pytest.warns(
+        RuntimeWarning, match=r"<step call refund s1_\w+> was never awaited: its step is not run"
+    ) as found:
+        driver = Driver(Workflow(body))
+
+    assert [(warning.filename, warning.lineno) for warning in found] == [(__file__, body.__code__.co_firstlineno + 1)]
+    assert len(driver.store.open) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_step_calls_that_a_dropped_body_had_not_come_to_await_are_no_mistake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body() -> None:
+        for call in [refund(1), refund(2), refund(3)]:
+            await call
+
+    gc.collect()  # what other tests have left
+    unraisable: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    driver = Driver(Workflow(body))
+
+    driver.instance.close()
+    del driver
+    gc.collect()
+
+    assert unraisable == []
 
 
 def test_a_step_call_cannot_be_awaited_twice() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import sys
 import warnings
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -85,6 +86,7 @@ def test_what_cannot_be_replayed_is_refused_naming_the_call_and_the_way_out(body
     assert error.type.endswith("ForbiddenInWorkflow")
     assert f"loop.{call}()" in error.message
     assert "move it into a step" in error.message
+    assert f"({__file__}:" in error.message
 
 
 def test_as_completed_over_coroutines_is_refused_and_over_tasks_taken() -> None:
@@ -112,15 +114,30 @@ def test_a_body_that_polls_for_ever_fails_instead_of_blocking_the_worker(monkeyp
 
     monkeypatch.setattr(loop, "MAX_HANDLES", 1_000)
 
-    assert "does it poll in a loop?" in drive(spins).run().message
+    message = drive(spins).run().message
+    assert "does it poll in a loop?" in message
+    assert f"({__file__}:{spins.__code__.co_firstlineno + 2})" in message
 
 
-@pytest.mark.parametrize("delay", [float("inf"), 1e12])
+@pytest.mark.parametrize("delay", [float("nan"), 1e12])
 def test_timers_beyond_a_hundred_years_are_refused(delay: float) -> None:
     async def body() -> None:
-        await asyncio.sleep(delay)
+        asyncio.get_running_loop().call_later(delay, print)
 
     assert "out of range" in drive(body).run().message
+
+
+def test_a_timer_that_never_fires_is_no_wait() -> None:
+    async def body() -> str:
+        for_ever = asyncio.create_task(asyncio.sleep(float("inf")))
+        done = await work(1)
+        for_ever.cancel()
+        return done
+
+    driver = drive(body)
+    assert driver.store.waits == {}
+    assert driver.run() == "work:1"
+    driver.check_every_prefix()
 
 
 def test_a_body_runs_inside_a_running_loop_and_leaves_it_as_it_was() -> None:
@@ -262,6 +279,19 @@ async def numbers() -> AsyncIterator[int]:
         await work(5)
 
 
+async def all_children_of_a_group_done() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(0))
+        await work(1)
+
+
+async def exits_in_finally() -> None:
+    try:
+        await work(1)
+    finally:
+        sys.exit("in a clean-up")
+
+
 async def in_an_async_generator() -> None:
     async for number in numbers():
         await work(number)
@@ -270,7 +300,10 @@ async def in_an_async_generator() -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "body",
-    [cleans_up_with_steps, sleeps_in_finally, insists, swallows_everything, in_task_groups, in_an_async_generator],
+    [
+        *(cleans_up_with_steps, sleeps_in_finally, insists, swallows_everything, in_task_groups, in_an_async_generator),
+        *(all_children_of_a_group_done, exits_in_finally),
+    ],
 )
 def test_a_dropped_body_awaits_nothing_performs_nothing_and_prints_nothing(
     body: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

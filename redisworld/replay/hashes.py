@@ -1,0 +1,51 @@
+"""What do asyncio and anyio put into sets that hashes by its address, and how does it get an order that repeats?
+
+A set of such objects iterates in another order in every process, and with it the steps that are asked for: anyio
+cancels the scopes of a task group so, and ``asyncio.wait`` gives back gathers so. Tasks, futures and step calls are our
+own classes and hash by number; these two classes are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.tasks
+import math
+from asyncio import events
+from typing import Any, Final
+
+from anyio._backends import _asyncio as anyio_asyncio
+
+from redisworld.replay.loop import ReplayLoop
+
+_Gather: Final[Any] = getattr(asyncio.tasks, "_GatheringFuture")  # noqa: B009  # typeshed does not have it
+
+
+class _Scope(anyio_asyncio.CancelScope):
+    """A cancel scope that hashes by its number in a body, and as ever elsewhere."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, deadline: float = math.inf, shield: bool = False) -> None:
+        super().__init__(deadline, shield)
+        loop = events._get_running_loop()
+        if isinstance(loop, ReplayLoop):
+            self._hash = loop.hash_base + loop.next_number()
+        else:
+            self._hash = object.__hash__(self)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def _hash_of_gather(self: Any) -> int:
+    if type(self.get_loop()) is ReplayLoop:
+        return hash(self._children[0])  # without children, gather makes a future of the loop
+    return object.__hash__(self)
+
+
+def install() -> None:
+    """Let what anyio and asyncio make from now on hash so; a repeat changes nothing."""
+    _Gather.__hash__ = _hash_of_gather
+    # A class of the same name in the place where all of anyio looks it up.
+    _Scope.__name__, _Scope.__qualname__ = (anyio_asyncio.CancelScope.__name__,) * 2
+    anyio_asyncio.CancelScope = _Scope  # type: ignore[misc]
