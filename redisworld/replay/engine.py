@@ -122,17 +122,17 @@ class Instance:
         for item in ledger.unrecorded.values():
             if isinstance(item, AskedStep):
                 groups.unknown(item.call)
-        changes = {} if self.outcome else groups.settle()
+        changes = [] if self.outcome else groups.settle()
         asked = sorted(ledger.unrecorded.values(), key=lambda item: item.number)
-        assigned = {call: group for call, group in changes.items() if groups.mode(group)}
+        assigned = dict.fromkeys(group for _, group in changes if groups.mode(group))
         return Pass(
             steps=[self._create(item) for item in asked if isinstance(item, AskedStep)],
             waits=[item.command() for item in asked if isinstance(item, AskedWait) and item.timer is not None],
             cancelled_waits=[CancelWait(id) for id in ledger.to_cancel],
             hooks=[] if self.outcome else [item.command() for item in asked if isinstance(item, AskedHook)],
             disposed_hooks=[] if self.outcome else [DisposeHook(id) for id in ledger.to_dispose],
-            groups=[SealGroup(group, groups.mode(group) or "all") for group in dict.fromkeys(assigned.values())],
-            assigns=[Assign(call.id, group) for call, group in changes.items() if call.id not in ledger.unrecorded],
+            groups=[SealGroup(group, groups.mode(group) or "all") for group in assigned],
+            assigns=[Assign(call.id, group) for call, group in changes if call.id not in ledger.unrecorded],
             outcome=self.outcome,
             patches=tuple(self._body.patches.unrecorded),
             attributes=tuple(item.command() for item in asked if isinstance(item, AskedAttributes)),

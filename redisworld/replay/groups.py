@@ -27,7 +27,8 @@ class Join:
         self.mode = mode
         self.id = f"g{first.number}"
         """Named after its first member, so that it is the same in every replay."""
-        self.members: dict[StepCall[Any], None] = {}
+        self.members: dict[int, StepCall[Any]] = {}
+        """By number, like all calls here: to hash a call is Python."""
         self.shared = False
         """Whether it ever had two members at once: a join of one is no group, and a group stays one to its end."""
         self._outer = outer
@@ -52,25 +53,27 @@ class Groups:
     def __init__(self) -> None:
         self._joins: dict[object, Join] = {}
         # Only what changed is looked at again: 10,000 open steps must not cost 10,000 looks for each completion.
-        self._changed: dict[StepCall[Any], None] = {}
-        self._open: dict[StepCall[Any], None] = {}
-        self._baseline: dict[StepCall[Any], str] = {}
-        self._pending: dict[StepCall[Any], str] = {}
+        self._changed: dict[int, StepCall[Any]] = {}
+        self._open: dict[int, StepCall[Any]] = {}
+        self._baseline: dict[int, str] = {}
+        self._pending: dict[int, str] = {}
         self._modes: dict[str, GroupMode] = {}
-        self._keys: dict[StepCall[Any], list[object]] = {}
+        self._keys: dict[int, list[object]] = {}
 
     def opened(self, call: StepCall[Any]) -> None:
         """The body asked for the step."""
-        self._open[call] = None
-        self._changed[call] = None
+        self._open[call.number] = self._changed[call.number] = call
 
     def closed(self, call: StepCall[Any]) -> None:
         """The step's completion was delivered."""
-        for assignments in (self._open, self._changed, self._baseline, self._pending):
-            assignments.pop(call, None)
-        for key in self._keys.pop(call, ()):
+        number = call.number
+        self._open.pop(number, None)
+        self._changed.pop(number, None)
+        self._baseline.pop(number, None)
+        self._pending.pop(number, None)
+        for key in self._keys.pop(number, ()):
             join = self._joins[key]
-            join.members.pop(call, None)
+            join.members.pop(number, None)
             if not join.members:
                 # A body of months must not keep every gather it ever made, with its results.
                 del self._joins[key]
@@ -78,8 +81,8 @@ class Groups:
 
     def changed(self, call: StepCall[Any]) -> None:
         """Something about who observes the step is different now."""
-        if call in self._open:
-            self._changed[call] = None
+        if call.number in self._open:
+            self._changed[call.number] = call
 
     def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
         """The step's task got an observer."""
@@ -89,28 +92,28 @@ class Groups:
         join = self._joins.get(key)
         if join is None:
             join = self._joins[key] = _make_join(observer, call)
-        if call in join.members:
+        if call.number in join.members:
             return
-        join.members[call] = None
-        self._keys.setdefault(call, []).append(key)
+        join.members[call.number] = call
+        self._keys.setdefault(call.number, []).append(key)
         if len(join.members) == 2 and not join.shared:
             join.shared = True
             self._look_again(join)
 
-    def settle(self) -> dict[StepCall[Any], str]:
+    def settle(self) -> list[tuple[StepCall[Any], str]]:
         """The open steps, in the order asked for, whose assignment the store does not hold, with that assignment."""
-        for call in self._changed:
+        for number, call in self._changed.items():
             assignment = self._assign(call)
-            if self._baseline.get(call) == assignment:
-                self._pending.pop(call, None)
+            if self._baseline.get(number) == assignment:
+                self._pending.pop(number, None)
             else:
-                self._pending[call] = assignment
+                self._pending[number] = assignment
         self._changed.clear()
-        return {call: self._pending[call] for call in sorted(self._pending, key=lambda call: call.number)}
+        return [(self._open[number], self._pending[number]) for number in sorted(self._pending)]
 
     def assignment(self, call: StepCall[Any]) -> str:
         """How the step is observed, as of the last ``settle``."""
-        return self._pending.get(call, self._baseline.get(call, WAKES))
+        return self._pending.get(call.number, self._baseline.get(call.number, WAKES))
 
     def mode(self, group: str) -> GroupMode | None:
         """The mode of a group, None for ``""`` and ``"-"``."""
@@ -118,13 +121,14 @@ class Groups:
 
     def committed(self) -> None:
         """The store holds the current assignments."""
-        self._baseline |= self.settle()
+        self.settle()
+        self._baseline |= self._pending
         self._pending.clear()
 
     def unknown(self, call: StepCall[Any]) -> None:
         """The store does not hold the step, so it holds no assignment of it."""
-        if self._baseline.pop(call, None) is not None:
-            self._changed[call] = None
+        if self._baseline.pop(call.number, None) is not None:
+            self._changed[call.number] = call
 
     def _assign(self, call: StepCall[Any]) -> str:
         if call.abandoned:
@@ -146,7 +150,7 @@ class Groups:
         return join.id
 
     def _look_again(self, join: Join) -> None:
-        for member in join.members:
+        for member in join.members.values():
             self.changed(member)
 
 

@@ -7,14 +7,13 @@ a durable wait that the engine fires. It runs *inside* a worker's running loop, 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import math
 import sys
 import warnings
 from asyncio import events
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
@@ -93,7 +92,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     def run_dry(self) -> None:
         """Run ready callbacks until none is left. Raises ForbiddenInWorkflow after a million of them."""
-        with self._as_running():
+        with _Running(self):
             for _ in range(MAX_HANDLES):
                 if not self._ready:
                     return
@@ -116,7 +115,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def inside(self, at: int, func: Callable[[Unpack[Ts]], R], *args: *Ts) -> R:
         """Call what belongs to the body but is not a callback, such as the decoding of what it is given, at ``at``."""
         self.now_ms = max(self.now_ms, at)
-        with self._as_running():
+        with _Running(self):
             return func(*args)
 
     def drop(self) -> None:
@@ -125,7 +124,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             return
         self._closed = True
         self._ready.clear()
-        with self._as_running(), warnings.catch_warnings():
+        with _Running(self), warnings.catch_warnings():
             # A list of coroutines the body had not come to await yet is no mistake here.
             warnings.simplefilter("ignore", RuntimeWarning)
             for task in self._tasks:
@@ -230,33 +229,41 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     @edge
     def _run(self, handle: asyncio.Handle) -> None:
-        # asyncio raises these past the loop; they also ended their task, and must not end the worker.
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        try:  # noqa: SIM105  # suppress() costs as much as a handle
             handle._run()
-
-    @contextlib.contextmanager
-    def _as_running(self) -> Iterator[None]:
-        outer = events._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        collects = gc.isenabled()
-        # A collection now would finish abandoned generators and foreign bodies at a moment no replay repeats,
-        # and their clean-up would find *this* loop running.
-        gc.disable()
-        events._set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finish_asyncgen)
-        self._running = True
-        try:
-            yield
-        finally:
-            self._running = False
-            sys.set_asyncgen_hooks(*hooks)
-            events._set_running_loop(outer)
-            if collects:
-                gc.enable()
+        except (SystemExit, KeyboardInterrupt):
+            pass  # asyncio raises these past the loop; they also ended their task, and must not end the worker
 
     def _finish_asyncgen(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._running and not self._closed:
             self.create_task(generator.aclose())
+
+
+class _Running:
+    """While it is open, the loop is the running one of its thread."""
+
+    __slots__ = ("_collects", "_hooks", "_loop", "_outer")
+
+    def __init__(self, loop: ReplayLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._outer = events._get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        self._collects = gc.isenabled()
+        # A collection now would finish abandoned generators and foreign bodies at a moment no replay repeats,
+        # and their clean-up would find *this* loop running.
+        gc.disable()
+        events._set_running_loop(self._loop)
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=self._loop._finish_asyncgen)
+        self._loop._running = True
+
+    def __exit__(self, *_: object) -> None:
+        self._loop._running = False
+        sys.set_asyncgen_hooks(*self._hooks)
+        events._set_running_loop(self._outer)
+        if self._collects:
+            gc.enable()
 
 
 @edge
