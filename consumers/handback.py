@@ -11,8 +11,8 @@ import logging
 import msgspec
 
 from redisworld import failures
-from redisworld.errors import ErrorInfo
-from redisworld.messages import StepMessage, WorkflowMessage, moved, touched
+from redisworld.errors import ErrorInfo, MalformedMessage
+from redisworld.messages import StepMessage, WorkflowMessage, decode, is_word, moved, touched
 from redisworld.observe import MessageBuried, MessageMoved, RunFinished, observe
 from redisworld.world import Delivery, Outgoing, World
 
@@ -104,6 +104,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
 async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "") -> None:
     """Move a delivery to the dead letters; with ``code`` its run fails with it."""
     payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
+    run_id = run_id if is_word(run_id) else ""  # a stranger's field may hold anything, and no run is called so
     if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
         observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
         text = f"dead letter: run={run_id or '-'} entry={delivery.entry_id} reason={reason} {detail}"
@@ -118,7 +119,7 @@ async def bury_poison(world: World, delivery: Delivery) -> bool:
     await bury(
         world,
         delivery,
-        run_id=delivery.text("run"),
+        run_id=delivery.text("run") or _run_in(delivery),
         reason="max_deliveries",
         code="MAX_DELIVERIES_EXCEEDED",
         detail=f"the message was delivered {delivery.deliveries} times without being processed (limit {limit})",
@@ -149,6 +150,14 @@ def as_recovery(message: StepMessage | WorkflowMessage, *, message_id: str, reco
         deliveries=recoveries,
         trace_carrier=message.trace_carrier,
     )
+
+
+def _run_in(delivery: Delivery) -> str:
+    """The run that the message names, where its producer has left out the clear field."""
+    try:
+        return decode(delivery.fields.get("msg", b"")).run_id
+    except MalformedMessage:
+        return ""
 
 
 def _kind(delivery: Delivery) -> str:

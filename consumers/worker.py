@@ -24,6 +24,7 @@ from consumers.health import Health
 from consumers.leases import LeaseKeeper
 from consumers.reader import Reader
 from consumers.reclaim import Reclaimer
+from consumers.recovery import Recovery
 from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
@@ -120,6 +121,7 @@ class Worker:
             Timers(self._world, self.health.loop("timers")),
             Reclaimer(self._world, slots, self.health.loop("pending", may_be_silent=True), self._accept),
             Retention(self._world),
+            Recovery(self._world, self._app, [*step_streams, *workflow_streams]),
         )
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases, contained_children():
@@ -199,7 +201,7 @@ class Worker:
         except RedisUnavailable as error:
             self._faults.warn("redis", f"delivery left for its lease to end: entry={delivery.entry_id} {error}")
         except MalformedMessage as error:
-            await self._bury_malformed(delivery, error)
+            await self._bury_malformed(delivery, error, _reason(delivery))
         except Exception as error:  # the top of a loop: one bad delivery must not end the worker
             text = (
                 f"delivery failed, it comes back after its lease: entry={delivery.entry_id} run={delivery.text('run')}"
@@ -209,9 +211,9 @@ class Worker:
             self._leases.release(delivery)
             slots.release()
 
-    async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
+    async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage, reason: str) -> None:
         try:
-            await bury(self._world, delivery, run_id=delivery.text("run"), reason="undecodable", detail=str(error))
+            await bury(self._world, delivery, run_id=delivery.text("run"), reason=reason, detail=str(error))
         except (RedisUnavailable, MalformedMessage) as outage:
             self._faults.warn("redis", f"not buried yet: entry={delivery.entry_id} {outage}")
 
@@ -235,6 +237,15 @@ class Worker:
         again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
         await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
         observe(MessageMoved(delivery.kind, "drain"))
+
+
+def _reason(delivery: Delivery) -> str:
+    """Whether the message is to blame, or what Redis holds of its run: that parks the run."""
+    try:
+        messages.decode(delivery.fields.get("msg", b""))
+    except MalformedMessage:
+        return "undecodable"
+    return "broken"
 
 
 async def run_until_signalled(worker: Worker) -> None:

@@ -11,6 +11,7 @@ RedisworldError
 ├── RunNotFound             no such run (never started, or past its retention)
 ├── RunConflict             the run id belongs to a run of another workflow
 ├── RunGone                 the run has ended, so it takes no more events
+├── LetterNotFound          no such dead letter: redriven, dropped, or never there
 ├── HookError
 │   ├── HookNotFound        no living hook holds this token
 │   ├── HookConflict        in the body: another run's hook holds the token
@@ -84,6 +85,14 @@ class RunConflict(RedisworldError):
 
 class RunGone(RedisworldError):
     """The run has ended; it accepts no more events."""
+
+
+class LetterNotFound(RedisworldError):
+    """There is no dead letter of this name: it was redriven or dropped, or never there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no dead letter {name!r}: it was redriven or dropped already, or never there")
+        self.name = name
 
 
 class HookError(RedisworldError):

@@ -20,6 +20,7 @@ and its queues together, on one Redis and on a Cluster alike.
 | {ns:p}:stats              | hash          | never; a fixed set of counters                 |
 | {ns:p}:nudge              | stream        | never; one entry, wakes the timer loops        |
 | {ns:p}:reclaim:<stream>   | string        | some seconds: whose turn it is to sweep        |
+| {ns:p}:reclaim:runs       | string        | some seconds: whose turn it is to recover      |
 | ns:meta                   | hash          | never                                          |
 """
 

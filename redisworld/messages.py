@@ -145,3 +145,32 @@ def moved(message: StepMessage | WorkflowMessage, *, refused_at: int | None = No
     """The same message for its next delivery: one more in ``deliveries``, ``first_refused_at`` set once."""
     first = message.first_refused_at if message.first_refused_at is not None else refused_at
     return msgspec.structs.replace(message, deliveries=message.deliveries + 1, first_refused_at=first)
+
+
+def renewed(data: bytes) -> dict[str, object]:
+    """A message of whatever version as new: what counts its deliveries and refusals is taken away.
+
+    Its fields, also those we do not know; ``kind``, ``message_id`` and ``run_id`` are words. Raises MalformedMessage.
+    """
+    try:
+        fields = _untyped.decode(data)
+    except _UNREADABLE as error:
+        raise MalformedMessage(f"not a message: {error}") from error
+    if not isinstance(fields, dict):
+        raise MalformedMessage("not a message: no map of fields")
+    for name in ("kind", "message_id", "run_id"):
+        if not isinstance(fields.get(name), str) or not _WORD.fullmatch(fields[name]):
+            raise MalformedMessage(f"not a message: no {name}")
+    for name in ("deliveries", "first_refused_at", "deployment_mismatch_retry_count"):
+        fields.pop(name, None)
+    return fields
+
+
+def is_word(text: str) -> bool:
+    """Whether an id or name can stand where words stand."""
+    return _WORD.fullmatch(text) is not None
+
+
+def packed(fields: dict[str, object]) -> bytes:
+    """The bytes of a message given by its fields."""
+    return _encoder.encode(fields)

@@ -119,6 +119,7 @@ class Metrics:
         self.oldest_unread = gauge("stream_oldest_unread_age_seconds", "Since the oldest unread one was sent", "queue")
         self.delayed = gauge("delayed_messages", "Timers, delayed starts and retries that are not due yet")[()]
         self.dead_letters = gauge("dead_letters", "Messages in the dead letters")[()]
+        self.recovered = counter("recovered_total", "Lost messages and timers brought back", "kind")
         self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")[()]
         self.round_trips = histogram(
             "redis_round_trip_seconds", "One call to Redis, by operation", "op", buckets=_ROUND_TRIPS
@@ -131,6 +132,8 @@ class Metrics:
 
         for loop in ("steps", "workflows", "timers", "pending"):
             self.unavailable[loop]
+        for kind in ("wake", "step", "wait"):
+            self.recovered[kind]
         for path in ("run_context", "runs_get"):
             self.prologue[path]
         for reason in ("last_completer", "redelivery"):
@@ -161,6 +164,7 @@ class Metrics:
             o.MessageBuried: lambda seen: self.buried[seen.kind, seen.reason].inc(),
             o.TimersPromoted: self._timers_promoted,
             o.GroupRecreated: lambda _: self.groups.inc(),
+            o.RunRecovered: lambda seen: self.recovered[seen.kind].inc(),
             o.LeaseLost: lambda _: self.leases_lost.inc(),
             o.Saturation: self._saturation,
             o.Reading: lambda seen: self.unavailable[seen.loop].set(not seen.ok),

@@ -156,6 +156,13 @@ class WaitingSeen(msgspec.Struct, frozen=True):
     dead_letters: int
 
 
+class RunRecovered(msgspec.Struct, frozen=True):
+    """What a run waited for was nowhere, and was sent or set again. ``kind``: wake, step or wait."""
+
+    kind: str
+    run_id: str
+
+
 class LeaseLost(msgspec.Struct, frozen=True):
     """A delivery is no longer held by this process although it was not settled here."""
 
@@ -172,8 +179,8 @@ class Saturation(msgspec.Struct, frozen=True):
 
 Observation = (
     RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
-    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | Reading | LeaseLost
-    | Saturation | DepthSeen | WaitingSeen
+    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | Reading | RunRecovered
+    | LeaseLost | Saturation | DepthSeen | WaitingSeen
 )  # fmt: skip
 
 _observers: list[Callable[[Observation], None]] = []

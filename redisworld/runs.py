@@ -50,6 +50,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the patches the run goes with."""
     start_at: int = 0
     """When a delayed start was to begin; 0 where the run began at once."""
+    parked: tuple[str, ...] = ()
+    """Names of the dead letters that hold messages the run waits for: it rests until they are redriven or dropped."""
 
     @property
     def passed_to(self) -> int:

@@ -56,6 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reap_every_ms: int = 60_000
     """How often finished runs past their retention are looked for."""
 
+    recover_every_ms: int = 10_000
+    """How often one page of open runs is looked at for lost messages. What a crash leaves behind its lease brings back;
+    this is for what a person deletes, so one command in five seconds is enough."""
+
     grace_ms: int = 25_000
     """How long a drain waits for running bodies; below the 30 s that Kubernetes gives a pod."""
 
@@ -112,8 +116,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Refuse values that cannot work. Raises InvalidInput naming the setting."""
         positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
-                    "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "max_payload", "chunk_bytes",
-                    "max_log_events", "redis_timeout_ms", "output_length", "output_chunk_bytes")  # fmt: skip
+                    "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "recover_every_ms", "max_payload",
+                    "chunk_bytes", "max_log_events", "redis_timeout_ms", "output_length",
+                    "output_chunk_bytes")  # fmt: skip
         not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "refused_limit_ms", "retention_ms",
                         "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
         for names, least in ((positive, 1), (not_negative, 0)):

@@ -6,7 +6,7 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from redisworld.cli import demo, hook, run, start, worker
+from redisworld.cli import dead, demo, doctor, hook, run, start, worker
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
 
@@ -17,8 +17,11 @@ examples:
   redisworld start app:publish --args '["cat.png"]' --wait
   redisworld run show publish-cat
   redisworld hook resume order:42 '{"by": "kim"}'
+  redisworld dead list
+  redisworld doctor
 
-exit codes: 0 success, 1 it failed (run failed, Redis unreachable, no such run or hook), 2 the command has to be changed
+exit codes: 0 success, 1 it failed (run failed, Redis unreachable, no such run, doctor found something), 2 the command
+has to be changed
 every setting has an environment variable, named in the help of its option; an option wins over its variable
 """
 
@@ -46,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"redisworld {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for noun in (worker, start, run, hook, demo):
+    for noun in (worker, start, run, hook, dead, doctor, demo):
         noun.add_to(commands)
     return parser
 

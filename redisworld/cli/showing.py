@@ -84,6 +84,7 @@ def _header(row: RunRow, key: str) -> str:
         ("wake", row.wake or "-"),
         ("log", f"{row.log_length} events" + ("" if row.status.terminal else f", {row.replayed_to} replayed")),
         *([("patches", " ".join(row.patches))] if row.patches else []),
+        *([("parked", f"dead letter {' '.join(row.parked)}")] if row.parked and not row.status.terminal else []),
         ("key", key),
     )
     return "\n".join(f"{name:<11} {value}" for name, value in facts)

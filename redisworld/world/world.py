@@ -31,6 +31,7 @@ from redisworld.world.attributes import Attributes
 from redisworld.world.batching import Batcher
 from redisworld.world.begins import AT_ONCE, Begins
 from redisworld.world.connection import Connection
+from redisworld.world.dead import DeadLetters
 from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
@@ -41,6 +42,7 @@ from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
 from redisworld.world.queue import Queue, Stream, fields_of
+from redisworld.world.recovering import Recovering
 from redisworld.world.replies import claim_of, items_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
 
@@ -67,6 +69,7 @@ _ROW = (
     "begun_to",
     "patches",
     "start_at",
+    "parked",
 )
 
 
@@ -111,6 +114,8 @@ class World:
         self.endings = Endings(connection, self.partitions, tasks)
         self.hooks = Hooks(self)
         self.listing = Listing(self)
+        self.dead = DeadLetters(self)
+        self.recovery = Recovering(self)
         self.events = Events(self)
         self.attributes = Attributes(self)
         self.outputs = Outputs(self)
@@ -354,6 +359,7 @@ class World:
             begun_to=int(text[13] or 0),
             patches=tuple(text[14].split()),
             start_at=int(text[15] or 0),
+            parked=tuple(f"{partition.number}/{letter}" for letter in text[16].split()),
             log_length=length,
         )
 

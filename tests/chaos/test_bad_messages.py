@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 import redis
@@ -18,6 +20,7 @@ from tests.chaos import invariants, malformed
 from tests.chaos.conftest import Connect
 from tests.chaos.processes import Workers, eventually
 from tests.chaos.watching import logged, notes, settled
+from tests.integration.cli_process import command
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +73,8 @@ async def test_poison_entries_go_to_the_dead_letters_whole_and_hold_up_nobody(
     assert (decoded.message_id, decoded.deliveries) == ("s1_ghost", 4)
     assert int(raw.hget(partition.stats, "buried") or 0) == 4
     assert worker.returncode is None
+    listed = await anyio.to_thread.run_sync(command, "dead", "list", "--json", "--url", workers.url)
+    assert (listed.returncode, len(json.loads(listed.stdout)["letters"])) == (0, 4), listed.stderr
     assert "ghost" in worker.log()
     assert not raw.exists(partition.run("ghost"))
     invariants.check(raw, chaos_app.wf)

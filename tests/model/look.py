@@ -18,7 +18,7 @@ STREAMS = ("workflows", "steps")
 RUNS = ("r1", "r2", "r3")
 TOKENS = ("k1", "k2")
 _INDEXES = ("created", "status:pending", "status:running", "status:completed", "status:failed", "status:cancelled")
-_UNSEEN = ("workflow", "spec", "deployment", "pin", "root")
+_UNSEEN = ("workflow", "spec", "deployment", "pin", "root", "parked")
 
 Picture = dict[str, object]
 

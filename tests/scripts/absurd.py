@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "entry?": _ENTRIES,
     "stream": ("", "x", "run:r1", "steps a"),
     "choice": ("", "x"),
+    "plain words": ("", "a|b", "a\nb"),
     "json": ("", "x", "3", '{"a": 1}', "[1]"),
 }
 """Kinds of arguments, and values that none of them takes. A ``?`` may be empty."""
@@ -35,15 +36,16 @@ KINDS: dict[str, tuple[str, ...]] = {
 _NAMES = {
     "number?": "now started_at start_at",
     "number": "retention limit count bytes from lease ticket deliveries spec replayed_to consumed delay attempts keep"
-    " due attempt index length at",
+    " due attempt index length at most",
     "choice": "last may_replay known mode outcome awaited close",
     "plain": "run_id run step hook_id message pass id step_id name workflow group",
-    "plain?": "code old dead_run dead_hook deployment pin holder",
+    "plain?": "code wake old dead_run dead_hook deployment pin holder",
     "word": "token resume_id",
-    "entry": "entry cursor",
+    "entry": "entry cursor letter",
     "stream": "stream target",
+    "plain words": "runs",
     "json": "changes",
-    "any": "chunks consumer reason detail payload created root digest input body metadata",
+    "any": "chunks consumer state reason detail payload created root digest input body metadata",
 }
 _KIND_OF = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
@@ -73,6 +75,10 @@ _EXCEPTIONS = {
     "create_event.step.message": "any",
     "move_message.id": "plain?",
     **{f"move_message.{name}": "any" for name in ("kind", "run_id", "step_id", "name", "spec", "old")},  # a stranger's
+    "drop_letter.run_id": "plain?",
+    "mend_delayed.kind": "choice",
+    "redispatch_step.name": "plain",
+    **{f"redrive_letter.{name}": "any" for name in ("kind", "step_id", "name", "spec")},  # a stranger's
     "resume_hook.hook_id": "plain?",
     "start_run.message": "any",
     "write_output.token": "plain?",
@@ -81,6 +87,8 @@ _EXCEPTIONS = {
 ITEMS = {
     "claim_many": "run step token message stream entry attempts may_replay mode name known input",
     "complete_many": "run step token outcome cause message stream entry may_replay payload delay target name body",
+    "recover_run": "stream entry",
+    "redispatch_step": "stream entry",
     "renew_leases": "stream entry",
 }
 """The names of what one item of a batch holds."""

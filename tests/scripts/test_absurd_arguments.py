@@ -16,7 +16,8 @@ from tests.scripts.headers import COMMANDS, header
 from tests.scripts.scenes import SCENES, Scene
 from tests.scripts.stage import Stage, Theatre
 
-SILENT = {"broken", "stale", "not_found", "missing", "conflict", "held", "kept", "diverged", "invalid"}
+SILENT = {"broken", "stale", "not_found", "missing", "conflict", "held", "kept", "diverged", "invalid", "fits", "lives",
+          "changed", "parked", "unsure", "stranded", "no_letter"}  # fmt: skip
 """Words of scenes that write nothing as they are: they say nothing about arguments."""
 
 UNREAD = {"gone", "full", "lost"}

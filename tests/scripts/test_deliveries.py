@@ -328,7 +328,11 @@ async def test_a_burial_without_a_code_leaves_the_run_open(a: Consumer) -> None:
 
     await a.world.bury(delivery, run_id=RUN, reason="unknown_name", detail="")
 
-    assert await a.written() == before
+    row, log = await a.written()
+    assert isinstance(row, dict)
+    (letter,) = await a.redis.xrange(a.partition.dead)
+    assert row.pop(b"parked") == letter[0]
+    assert (row, log) == before
 
 
 async def test_a_burial_with_a_code_fails_the_run_in_the_same_script(a: Consumer) -> None:

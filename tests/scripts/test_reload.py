@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from redisworld import scripts
+from redisworld.errors import RunGone
 from redisworld.world import Renewal
+from redisworld.world.living import Living
+from redisworld.world.recovering import Suspect
 from tests.scripts.driver import RUN, Consumer, end, step
 
 pytestmark = pytest.mark.anyio
+
+
+def nothing_seen_in(*streams: str) -> Living:
+    return Living(dict.fromkeys(streams, "0-0"), set(), set(), set(), [])
 
 
 async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consumer) -> None:
@@ -51,6 +58,17 @@ async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consume
     assert (await a.commit(await a.load(turn.delivery), end())).outcome == "ended"
     await a.world.remove_consumer((a.partition, "steps"), a.world.consumer)
     await a.world.reap(a.partition, 1)
+    (letter,) = [letter.name async for letter in a.world.dead.letters()]
+    with pytest.raises(RunGone):
+        await a.world.dead.redrive(letter)
+    await a.world.dead.drop(letter)
+    await a.world.recovery.suspects(a.partition, [RUN])
+    await a.world.recovery.wake(RUN, "w1", nothing_seen_in("steps"), mode="look")
+    suspect = Suspect(RUN, "step", "s1", (await a.redis.hget(a.key(), "s:s1")).decode())
+    lost = await a.world.recovery.step(suspect, nothing_seen_in("steps"), mode="look", queue_of=lambda _: "")
+    assert lost.outcome == "gone"
+    assert await a.world.recovery.delayed("wait", RUN, "w1", mode="look") == "fits"
+    assert await a.world.recovery.listing(RUN, mode="look") == "fits"
 
     # then nothing was missing
     assert called == set(scripts.names())

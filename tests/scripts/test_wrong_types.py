@@ -48,6 +48,10 @@ TYPES = {
 AS_IF_GONE = {
     ("bury_message", "row"): "a message that poisons workers must go, whatever became of its run",
     ("bury_message", "log"): "a message that poisons workers must go, whatever became of its run",
+    ("drop_letter", "row"): "a letter can be dropped, whatever became of its run",
+    ("drop_letter", "log"): "a letter can be dropped, whatever became of its run",
+    ("look_at_runs", "row"): "a run that cannot be read is told with the others, and hides none",
+    ("look_at_runs", "log"): "a run that cannot be read is told with the others, and hides none",
     ("reap_expired", "row"): "the keys of a run go, whatever they hold",
     ("reap_expired", "log"): "the keys of a run go, whatever they hold",
     ("reap_expired", "hooks"): "the keys of a run go, whatever they hold",
@@ -95,7 +99,8 @@ def is_buried(stage: Stage, key: str, written: set[str]) -> bool:
 
 def without(stage: Stage, key: str, why: str) -> tuple[str, str, set[str]]:
     """Word, detail and written keys of the same call where the key is gone."""
-    gone = key.removesuffix(":log") if stage.call.script == "bury_message" else key  # the run or none of it
+    whole = stage.call.script in ("bury_message", "drop_letter")
+    gone = key.removesuffix(":log") if whole else key  # the run or none of it
     stage.put_back(("DEL", stage.tag + gone))
     (word, detail), written = stage.play(stage.call.args)
     return word, why if word == "buried" else detail, written - {key}  # the id of a letter differs

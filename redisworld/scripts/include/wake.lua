@@ -1,8 +1,8 @@
 -- Who continues a run (design section 8): at most one responsible message, named by the row's field wake.
 local WAKE_SPEC = 1
 
-local function publish_wake(run, reason)
-  local id = 'w' .. run.length
+local function publish_wake(run, reason, id)
+  id = id or 'w' .. run.length
   local body = pack_map({pack_text('kind'), pack_text('workflow'), pack_text('message_id'), pack_text(id),
     pack_text('run_id'), pack_text(run.id), pack_text('workflow_name'), pack_text(run.workflow),
     pack_text('reason'), pack_text(reason), pack_text('requested_at'), pack_number(run.at)})

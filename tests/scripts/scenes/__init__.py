@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tests.scripts.scenes import deliveries, events, hooks, outputs, passes, runs, steps, timers
+from tests.scripts.scenes import deliveries, events, hooks, letters, outputs, passes, recovery, runs, steps, timers
 from tests.scripts.scenes.scene import SCENES, Call, Scene
 
-__all__ = ["SCENES", "Call", "Scene", "deliveries", "events", "hooks", "outputs", "passes", "runs", "steps", "timers"]
+__all__ = [
+    "SCENES",
+    "Call",
+    "Scene",
+    "deliveries",
+    "events",
+    "hooks",
+    "letters",
+    "outputs",
+    "passes",
+    "recovery",
+    "runs",
+    "steps",
+    "timers",
+]

@@ -1,0 +1,37 @@
+-- redrive_letter: sends a dead letter's message again and deletes the letter, in one call. A finished run is not
+-- continued by it. The caller has read the letter; the message comes back as new, under the id it had.
+-- @key stats            hash: counters of the partition
+-- @derived row log streams dead
+-- @arg now              pinned time in ms, or '' for Redis TIME
+-- @arg letter           its id
+-- @arg run_id
+-- @arg kind             step | workflow | a kind of a newer version
+-- @arg step_id          or ''
+-- @arg name             step or workflow name, for people
+-- @arg spec
+-- @arg reason           of a workflow message, else ''
+-- @arg at               when the message was first published, in ms
+-- @arg target           stream it goes to, without the tag
+-- @arg body             the message
+-- @returns redriven entry | no_letter | gone status | not_found | broken why
+-- @include partition arguments clock types stats run messages letters
+local now, letter, run_id, kind, step_id, name, spec, reason, at, target, body = unpack(ARGV)
+
+-- The words of the message are a stranger's, perhaps: whoever reads it judges them.
+local refused = arity(11) or entries('letter', letter) or plain('run_id', run_id) or streams('target', target)
+  or numbers('now?', now, 'at', at) or foreign_key('stats', 'hash', 'dead', 'stream', target, 'stream')
+if refused then return refused end
+
+if not has_letter(letter) then return {'no_letter'} end
+local run = open_run(run_id, clock(now))
+if run.broken then return run.broken end
+if run.absent then return {'not_found'} end
+if run.terminal then return {'gone', run.status} end
+local message = {kind = kind, run = run_id, step = step_id, name = name, spec = spec, reason = reason, body = body}
+local entry = publish(target, message, tonumber(at)) -- first: OOM refuses it, and with it the whole call
+redis.call('XDEL', TAG .. 'dead', letter)
+unpark(run, letter)
+count('redriven')
+save_run(run)
+save_stats()
+return {'redriven', entry}

@@ -1,0 +1,75 @@
+"""What lies in Redis that no listing names? Only a scan of all keys can tell, so it is asked for by ``--deep``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from redisworld.keys import Partition
+from redisworld.world.examine_runs import examine_listing
+from redisworld.world.findings import Finding
+from redisworld.world.replies import word_of
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_RUN = re.compile(r"run:([^:]+)")
+
+
+async def examine_keys(
+    world: World, partition: Partition, *, fix: bool, tick: Callable[[int], None]
+) -> AsyncIterator[Finding]:
+    """Runs that are not listed, and tokens that point to a hook which is over."""
+    pattern = "".join(f"\\{c}" if c in "[]*?\\" else c for c in partition.tag) + "*"
+    cursor = 0
+    while True:
+
+        async def call(at: int = cursor) -> Any:
+            return await world.connection.commands.scan(at, match=pattern, count=1000)
+
+        cursor, keys = await world.connection.run("scan_keys", call)
+        tick(len(keys))
+        names = [partition.short(key.decode("utf-8", "replace")) for key in keys]
+        for run_id in [found[1] for name in names if (found := _RUN.fullmatch(name))]:
+            async for finding in examine_listing(world, partition, run_id, fix=fix):
+                yield finding
+        for token in [name.removeprefix("hook:") for name in names if name.startswith("hook:")]:
+            if (dangling := await _pointer(world, partition, token, fix=fix)) is not None:
+                yield dangling
+        if not cursor:
+            return
+
+
+async def _pointer(world: World, partition: Partition, token: str, *, fix: bool) -> Finding | None:
+    """A pointer that nothing will ever release. One that expires, or stands in the releases, goes by itself."""
+    key = partition.hook(token)
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        pipeline.hmget(key, "run", "hook")
+        pipeline.pttl(key)
+        return await pipeline.execute()
+
+    (run, hook), left_ms = await world.connection.run("look_at_pointer", call)
+    if run is None or left_ms >= 0:
+        return None
+    run_id, hook_id = run.decode(), (hook or b"").decode()
+    home = world.partition(run_id)
+
+    async def holder() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        pipeline.hmget(home.run(run_id), "status", f"h:{hook_id}")
+        pipeline.hexists(home.releases, f"{run_id} {hook_id}")
+        return await pipeline.execute()
+
+    (status, state), released = await world.connection.run("look_at_holder", holder)
+    if released or (status in (b"pending", b"running") and state in (b"open", b"claiming")):
+        return None
+    mended = ""
+    if fix:
+        keep = world.settings.retention_ms
+        word_of(await world.call("release_token", partition, token, run_id, hook_id, keep))
+        mended = "let it go after the retention"
+    what = f"token {token!r} points to hook {hook_id} of run {run_id}, which is over"
+    return Finding(code="dangling_pointer", what=what, where=(key,), mended=mended)

@@ -1,0 +1,300 @@
+"""Which open runs stand still, and does everything that belongs to a run stand where it should?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from redisworld.errors import MalformedMessage
+from redisworld.keys import Partition
+from redisworld.runs import Status, Step
+from redisworld.world.findings import Finding
+from redisworld.world.living import Living, look_through, nothing_seen
+from redisworld.world.recovering import Mode, Suspect
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_PAGE = 100
+_REFUSALS = ("lives", "changed", "gone", "missing", "not_found", "parked")
+"""Words that say: not lost. A parked run has a finding of its own."""
+
+Tick = Callable[[int], None]
+QueueOf = Callable[[str], str | None]
+
+
+async def examine_open_runs(
+    world: World, partition: Partition, streams: list[str], *, fix: bool, queue_of: QueueOf, tick: Tick
+) -> AsyncIterator[Finding]:
+    """Open runs, page by page: who waits for what is nowhere, who is parked, whose listing or TTL is wrong."""
+    for status in (Status.PENDING, Status.RUNNING):
+        cursor = 0
+        while True:
+            cursor, run_ids = await world.recovery.page(partition, status, cursor, _PAGE)
+            tick(len(run_ids))
+            for start in range(0, len(run_ids), _PAGE):  # a small sorted set comes whole
+                page = run_ids[start : start + _PAGE]
+                suspects = await _all_suspects(world, partition, page)
+                async for finding in _suspects(world, partition, streams, suspects, fix=fix, queue_of=queue_of):
+                    yield finding
+                async for finding in _rows(world, partition, page, fix=fix):
+                    yield finding
+            if not cursor:
+                break
+
+
+async def _all_suspects(world: World, partition: Partition, run_ids: list[str]) -> list[Suspect]:
+    """Asked until none is left for later."""
+    found: dict[Suspect, None] = {}
+    while run_ids:
+        suspects = await world.recovery.suspects(partition, run_ids) or []
+        found |= dict.fromkeys(suspect for suspect in suspects if suspect.what != "later")
+        run_ids = [suspect.run_id for suspect in suspects if suspect.what == "later"]
+    return list(found)
+
+
+async def _suspects(
+    world: World, partition: Partition, streams: list[str], suspects: list[Suspect], *, fix: bool, queue_of: QueueOf
+) -> AsyncIterator[Finding]:
+    mode: Mode = "mend" if fix else "look"
+    waiting = [suspect for suspect in suspects if suspect.what in ("wake", "step")]
+    for suspect in suspects:
+        if suspect.what == "broken":
+            key = partition.run(suspect.run_id)
+            yield Finding(code="unreadable", what=f"run {suspect.run_id}: {suspect.state}", where=(key,))
+        elif suspect.what == "large":
+            waiting += [step async for step in world.recovery.steps_of(suspect.run_id)]
+        elif suspect.what == "wait":
+            async for finding in _timer(world, partition, suspect, mode=mode):
+                yield finding
+    if not waiting:
+        return
+    seen = nothing_seen()
+    runs = {suspect.run_id for suspect in waiting}
+    await look_through(world.connection, partition, streams, seen, runs=runs)
+    async for finding in _settled_by_hand(world, partition, seen, fix=fix):
+        yield finding
+    for suspect in waiting:
+        if not suspect.seen_in(seen):
+            lost = await _lost(world, partition, streams, suspect, seen, mode=mode, queue_of=queue_of)
+            if lost is not None:
+                yield lost
+
+
+async def _timer(world: World, partition: Partition, suspect: Suspect, *, mode: Mode) -> AsyncIterator[Finding]:
+    if await world.recovery.delayed("wait", suspect.run_id, suspect.id, mode=mode) == "restored":
+        yield Finding(
+            code="timer_missing",
+            what=f"run {suspect.run_id}: wait {suspect.id} has no timer",
+            where=(partition.run(suspect.run_id), partition.delayed),
+            mended="set its timer again" if mode == "mend" else "",
+        )
+
+
+async def _lost(
+    world: World,
+    partition: Partition,
+    streams: list[str],
+    suspect: Suspect,
+    seen: Living,
+    *,
+    mode: Mode,
+    queue_of: QueueOf,
+) -> Finding | None:
+    """The script decides; while it is unsure the streams are read on."""
+    key, name = partition.run(suspect.run_id), suspect.run_id
+    while True:
+        try:
+            if suspect.what == "wake":
+                answer = await world.recovery.wake(name, suspect.id, seen, mode=mode)
+            else:
+                answer = await world.recovery.step(suspect, seen, mode=mode, queue_of=queue_of)
+        except MalformedMessage as error:
+            return Finding(code="unreadable", what=f"run {name}: {error}", where=(key, partition.log(name)))
+        if answer.outcome != "unsure":
+            break
+        await look_through(world.connection, partition, streams, seen, runs={name})
+        if suspect.seen_in(seen):
+            return None
+    if answer.outcome in _REFUSALS:
+        return None
+    if suspect.what == "wake":
+        what = f"run {name} waits for wake {suspect.id or '(none)'}, which is nowhere"
+        mended = f"sent recovery wake {answer.detail}" if answer.outcome == "recovered" else ""
+        return Finding(code="wake_lost", what=what, where=(key,), mended=mended)
+    step = Step.parse(suspect.state)
+    what = f"run {name}: step {suspect.id} is {step.status}, and its message is nowhere"
+    mended = f"sent its message again, entry {answer.detail}" if answer.outcome == "dispatched" else ""
+    return Finding(code="step_lost", what=what, where=(key,), mended=mended)
+
+
+async def _settled_by_hand(world: World, partition: Partition, seen: Living, *, fix: bool) -> AsyncIterator[Finding]:
+    for stream, entry, run in seen.settled_by_hand:
+        key = partition.tag + stream
+
+        async def look(key: str = key, entry: str = entry) -> Any:
+            return await world.connection.commands.xrange(key, entry, entry)
+
+        async def delete(key: str = key, entry: str = entry) -> Any:
+            return await world.connection.commands.xdel(key, entry)
+
+        if not await world.connection.run("find_entry", look):
+            continue  # it was settled while we looked
+        if fix:
+            await world.connection.run("delete_entry", delete)
+        what = f"entry {entry} of run {run} was acknowledged and left in the stream"
+        yield Finding(code="settled_by_hand", what=what, where=(key,), mended="deleted it" if fix else "")
+
+
+async def _rows(world: World, partition: Partition, run_ids: list[str], *, fix: bool) -> AsyncIterator[Finding]:
+    """What the row and its neighbours say: letters, TTLs, tokens; and whether there is a row."""
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hmget(partition.run(run_id), "status", "parked")
+            for key in (
+                partition.run(run_id),
+                partition.log(run_id),
+                partition.hooks(run_id),
+                partition.resumes(run_id),
+            ):
+                pipeline.pttl(key)
+            pipeline.hgetall(partition.hooks(run_id))
+        return await pipeline.execute(raise_on_error=False)
+
+    answers = iter(await world.connection.run("look_at_rows", call))
+    for run_id in run_ids:
+        row, *lives = (next(answers) for _ in range(5))
+        held = next(answers)
+        if isinstance(row, Exception) or isinstance(held, Exception):
+            continue  # told as unreadable
+        status, parked = row
+        if status is None or any(isinstance(left, int) and left >= 0 for left in lives):
+            async for finding in examine_listing(world, partition, run_id, fix=fix):
+                yield finding
+        if letters := await _letters(world, partition, parked):
+            what = f"run {run_id} waits for dead letter {letters}"
+            yield Finding(code="parked", what=what, where=(partition.run(run_id), partition.dead))
+        for hook_id, token in held.items():
+            async for finding in _hook(world, partition, run_id, hook_id.decode(), token.decode(), fix=fix):
+                yield finding
+
+
+async def _letters(world: World, partition: Partition, parked: bytes | None) -> str:
+    """The names of the letters that a row names and that are there still."""
+    ids = (parked or b"").decode().split()
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for letter in ids:
+            pipeline.xrange(partition.dead, letter, letter)
+        return await pipeline.execute()
+
+    found = await world.connection.run("find_letters", call) if ids else []
+    return ", ".join(f"{partition.number}/{letter}" for letter, there in zip(ids, found, strict=True) if there)
+
+
+async def _hook(
+    world: World, partition: Partition, run_id: str, hook_id: str, token: str, *, fix: bool
+) -> AsyncIterator[Finding]:
+    """An open hook whose token points elsewhere, or nowhere."""
+    pointer = world.partition(token).hook(token)
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        pipeline.hmget(pointer, "run", "hook")
+        pipeline.hmget(partition.run(run_id), "status", f"h:{hook_id}")  # last: what it says of the hook holds still
+        return await pipeline.execute()
+
+    (run, hook), (status, state) = await world.connection.run("look_at_hook", call)
+    if state != b"open" or status not in (b"pending", b"running") or (run, hook) == (run_id.encode(), hook_id.encode()):
+        return
+    mended = ""
+    if fix:
+        reply = await world.call("claim_token", world.partition(token), token, run_id, hook_id, "", "")
+        mended = "pointed the token at it again" if reply[0] == b"claimed" else ""
+    elsewhere = f"points to run {run.decode()}" if run else "points to nothing"
+    what = f"run {run_id}: hook {hook_id} is open, and its token {token!r} {elsewhere}"
+    yield Finding(code="hook_pointer", what=what, where=(partition.run(run_id), pointer), mended=mended)
+
+
+async def examine_listing(world: World, partition: Partition, run_id: str, *, fix: bool) -> AsyncIterator[Finding]:
+    """Whether a run is listed as it should be and its keys do not expire."""
+    mode: Mode = "mend" if fix else "look"
+    try:
+        word = await world.recovery.listing(run_id, mode=mode)
+    except MalformedMessage as error:
+        yield Finding(code="unreadable", what=f"run {run_id}: {error}", where=(partition.run(run_id),))
+        return
+    if word == "fits":
+        return
+    what = {
+        "absent": f"run {run_id} is listed and does not exist",
+        "unlisted": f"run {run_id} is not listed",
+        "listed_wrong": f"run {run_id} is listed under another status, or not among those that will be reaped",
+        "expires": f"run {run_id} is open, and its keys have a TTL",
+    }[word]
+    code = "expires" if word == "expires" else "listing"
+    yield Finding(code=code, what=what, where=(partition.run(run_id),), mended="put right" if fix else "")
+
+
+async def examine_listings(world: World, partition: Partition, *, fix: bool, tick: Tick) -> AsyncIterator[Finding]:
+    """Whether each listed run exists, and whether finished ones go when their time is over."""
+    cursor = 0
+    while True:
+
+        async def page(at: int = cursor) -> Any:
+            return await world.connection.commands.zscan(partition.index("created"), at, count=500)
+
+        cursor, members = await world.connection.run("page_runs", page)
+        run_ids = [member.decode() for member, _ in members]
+        tick(len(run_ids))
+        for run_id in await _wrongly_listed(world, partition, run_ids):
+            async for finding in examine_listing(world, partition, run_id, fix=fix):
+                yield finding
+        if not int(cursor):
+            break
+    async for finding in _not_reaped(world, partition, fix=fix):
+        yield finding
+
+
+async def _wrongly_listed(world: World, partition: Partition, run_ids: list[str]) -> list[str]:
+    """Those without a row, or not among the runs of their status."""
+    if not run_ids:
+        return []
+
+    async def rows() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hget(partition.run(run_id), "status")
+        return await pipeline.execute(raise_on_error=False)
+
+    statuses = await world.connection.run("read_statuses", rows)
+    known = [(run, found.decode()) for run, found in zip(run_ids, statuses, strict=True) if isinstance(found, bytes)]
+    absent = [run for run, found in zip(run_ids, statuses, strict=True) if found is None]
+
+    async def scores() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for run, status in known:
+            pipeline.zscore(partition.index(f"status:{status}"), run)
+        return await pipeline.execute(raise_on_error=False)
+
+    listed = await world.connection.run("read_listings", scores) if known else []
+    return absent + [run for (run, _), score in zip(known, listed, strict=True) if score is None]
+
+
+async def _not_reaped(world: World, partition: Partition, *, fix: bool) -> AsyncIterator[Finding]:
+    now, _ = await world.connection.run("time", world.connection.commands.time)
+    latest = now * 1_000 - 3 * world.settings.reap_every_ms
+
+    async def call() -> Any:
+        return await world.connection.commands.zcount(partition.expiring, "-inf", latest)
+
+    if late := await world.connection.run("count_expired", call):
+        reaped = 0
+        while fix and (some := await world.reap(partition, 200)):
+            reaped += some
+        what = f"{late} finished runs are past their retention"
+        mended = f"reaped {reaped} runs" if fix else ""
+        yield Finding(code="not_reaped", what=what, where=(partition.expiring,), mended=mended)

@@ -1,0 +1,94 @@
+"""Can this Redis be trusted with runs, and is the namespace what its meta hash says?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from redisworld.keys import Partition, meta
+from redisworld.world.findings import Finding
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_CLOCK_S = 2.0
+"""A difference that shows in logs; what is measured is off by half a round trip."""
+_MOST_PARTITIONS = 256
+
+
+async def examine_server(world: World) -> AsyncIterator[Finding]:
+    """Settings of the server and the meta hash. What an ACL hides is not judged."""
+    connection = world.connection
+    if not connection.embedded:
+        try:
+            info = await connection.run("info", connection.commands.info)
+        except ResponseError:
+            info = {}
+        for finding in (_version(info), _eviction(info), await _persistence(world, info)):
+            if finding is not None:
+                yield finding
+    if (apart := await _clock(world)) is not None:
+        yield apart
+    async for finding in _partitions(world):
+        yield finding
+
+
+def _version(info: dict[str, Any]) -> Finding | None:
+    version = str(info.get("redis_version", ""))
+    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    if len(numbers) < 2 or numbers >= [6, 2]:
+        return None
+    return Finding(code="redis_version", what=f"this is Redis {version}; 6.2 or newer is needed")
+
+
+def _eviction(info: dict[str, Any]) -> Finding | None:
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy == "noeviction":
+        return None
+    limit = int(info.get("maxmemory", 0))
+    when = f"at {limit} bytes" if limit else "as soon as maxmemory is set"
+    return Finding(code="eviction", what=f"maxmemory-policy is {policy}: Redis deletes keys {when}")
+
+
+async def _persistence(world: World, info: dict[str, Any]) -> Finding | None:
+    if info.get("aof_enabled", 1):
+        return None
+    try:
+        found = await world.connection.run("read_config", lambda: world.connection.commands.config_get("save"))
+    except ResponseError:
+        return None  # a managed Redis tells nobody, and saves in its own way
+    if found.get("save"):
+        return None
+    return Finding(code="persistence", what="neither the append-only file nor snapshots are on")
+
+
+async def _clock(world: World) -> Finding | None:
+    before = time.time()
+    seconds, micros = await world.connection.run("time", world.connection.commands.time)
+    after = time.time()
+    apart = (before + after) / 2 - (seconds + micros / 1_000_000)
+    if abs(apart) <= _CLOCK_S + (after - before) / 2:
+        return None
+    return Finding(code="clock", what=f"the clock of this machine is {apart:+.1f} s from that of Redis")
+
+
+async def _partitions(world: World) -> AsyncIterator[Finding]:
+    beyond = [Partition(world.settings.namespace, number) for number in range(len(world.partitions), _MOST_PARTITIONS)]
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for partition in beyond:
+            pipeline.exists(partition.stats)
+        return await pipeline.execute()
+
+    found = await world.connection.run("find_partitions", call) if beyond else []
+    if used := [partition for partition, there in zip(beyond, found, strict=True) if there]:
+        numbers = ", ".join(str(partition.number) for partition in used)
+        yield Finding(
+            code="partitions",
+            what=f"the namespace has {len(world.partitions)} partitions, and there are keys of partition {numbers}",
+            where=(meta(world.settings.namespace), *(partition.stats for partition in used)),
+        )

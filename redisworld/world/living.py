@@ -1,0 +1,174 @@
+"""Which messages of some runs live, in streams that may be long?
+
+Streams are read in pages, as they are while others work. What this finds is true only for the moment; what it does not
+find is proof together with ``places``: a script looks at what stands behind them and at the delayed set in one moment
+(``include/living.lua``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from redisworld import messages
+from redisworld.errors import MalformedMessage
+from redisworld.keys import GROUP, Partition
+from redisworld.messages import StepMessage
+from redisworld.world.connection import Connection, is_transient
+from redisworld.world.queue import fields_of
+
+_PAGE = 100
+
+
+class Living(msgspec.Struct):
+    """What a look through the streams has found, and how far it has seen each of them.
+
+    ``messages`` are pairs of run and message id, ``steps`` of run and step id. ``illegible`` are runs that an entry
+    names whose bytes are no message: it will be a dead letter soon, and may be any message of the run.
+    ``settled_by_hand`` are entries that were delivered, are pending under nobody, and so come to nobody again.
+    """
+
+    places: dict[str, str]
+    messages: set[tuple[str, str]]
+    steps: set[tuple[str, str]]
+    illegible: set[str]
+    settled_by_hand: list[tuple[str, str, str]]
+
+    def has_message(self, run_id: str, message_id: str) -> bool:
+        """Whether a message may live."""
+        return (run_id, message_id) in self.messages or run_id in self.illegible
+
+    def has_step(self, run_id: str, step_id: str) -> bool:
+        """Whether a message of a step may live."""
+        return (run_id, step_id) in self.steps or run_id in self.illegible
+
+    def args(self) -> list[str]:
+        """The places as scripts take them."""
+        return [part for place in self.places.items() for part in place]
+
+
+def nothing_seen() -> Living:
+    """Before the first look."""
+    return Living({}, set(), set(), set(), [])
+
+
+async def discover(connection: Connection, partition: Partition, tick: Callable[[], None] = lambda: None) -> list[str]:
+    """The names of all streams of a partition, within it. There is no list of them: this scans the keys of Redis."""
+    found: set[str] = set()
+    pattern = "".join(f"\\{c}" if c in "[]*?\\" else c for c in partition.tag) + "*"
+    cursor: int = 0
+    while True:
+
+        async def call(at: int = cursor) -> Any:
+            return await connection.commands.scan(at, match=pattern, count=1000, _type="stream")
+
+        cursor, keys = await connection.run("find_streams", call)
+        found.update(partition.short(key.decode()) for key in keys)
+        tick()
+        if not cursor:
+            return sorted(name for name in found if name.startswith(("steps", "workflows")))
+
+
+async def length_of(connection: Connection, partition: Partition, streams: Iterable[str]) -> int:
+    """How many entries these streams hold."""
+    names = list(streams)
+
+    async def call() -> Any:
+        pipeline = connection.commands.pipeline(transaction=False)
+        for name in names:
+            pipeline.xlen(partition.tag + name)
+        return await pipeline.execute(raise_on_error=False)
+
+    counts = await connection.run("measure_streams", call)
+    return sum(count for count in counts if isinstance(count, int))
+
+
+async def look_through(
+    connection: Connection,
+    partition: Partition,
+    streams: Iterable[str],
+    seen: Living,
+    *,
+    runs: Collection[str],
+    tick: Callable[[], None] = lambda: None,
+) -> None:
+    """Add to ``seen`` what stands in these streams behind the places it has come to, of these runs."""
+    for stream in streams:
+        while entries := await _page(connection, partition.tag + stream, seen.places.get(stream, "0-0")):
+            texts = [(entry.decode(), fields_of(pairs)) for entry, pairs in entries]
+            mine = [(entry, fields, run) for entry, fields in texts if (run := _run_of(fields)) in runs]
+            alive = await _deliverable(connection, partition.tag + stream, [entry for entry, _, _ in mine])
+            for entry, fields, run in mine:
+                if entry not in alive:
+                    seen.settled_by_hand.append((stream, entry, run))
+                else:
+                    _note(seen, run, fields)
+            seen.places[stream] = texts[-1][0]
+            tick()
+            if len(entries) < _PAGE:
+                break
+        seen.places.setdefault(stream, "0-0")
+
+
+async def _page(connection: Connection, key: str, after: str) -> Any:
+    async def call() -> Any:
+        return await connection.commands.xrange(key, f"({after}", "+", count=_PAGE)
+
+    return await connection.run("read_entries", call)
+
+
+async def _deliverable(connection: Connection, key: str, entries: list[str]) -> set[str]:
+    """Those of these entries that a worker holds or will be handed: not what somebody has acknowledged and left."""
+    if not entries:
+        return set()
+
+    async def call() -> Any:
+        pipeline = connection.commands.pipeline(transaction=False)
+        pipeline.xinfo_groups(key)  # before the pending ones: what is delivered in between is among those
+        for entry in entries:
+            pipeline.xpending_range(key, GROUP, entry, entry, count=1)
+        return await pipeline.execute(raise_on_error=False)
+
+    groups, *pending = await connection.run("look_at_entries", call)
+    if isinstance(groups, Exception) and is_transient(groups):
+        raise groups
+    ours = [] if isinstance(groups, Exception) else [g for g in groups if _text(g["name"]) == GROUP]
+    if not ours:
+        return set(entries)  # the group will be made again at 0 and deliver them all
+    delivered = _number(_text(ours[0]["last-delivered-id"]))
+    return {
+        entry
+        for entry, found in zip(entries, pending, strict=True)
+        if _number(entry) > delivered or isinstance(found, Exception) or found
+    }
+
+
+def _note(seen: Living, run: str, fields: dict[str, bytes]) -> None:
+    try:
+        message = messages.decode(fields.get("msg", b""))
+    except MalformedMessage:
+        seen.illegible.add(run)
+        return
+    seen.messages.add((run, message.message_id))
+    if isinstance(message, StepMessage):
+        seen.steps.add((run, message.step_id))
+
+
+def _run_of(fields: dict[str, bytes]) -> str:
+    if run := fields.get("run", b"").decode("utf-8", "replace"):
+        return run
+    try:
+        return messages.decode(fields.get("msg", b"")).run_id
+    except MalformedMessage:
+        return ""
+
+
+def _number(entry: str) -> tuple[int, int]:
+    ms, _, count = entry.partition("-")
+    return int(ms), int(count)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,174 @@
+"""Which open runs wait for a message that lives nowhere, and how do they go on? (design section 8)
+
+A crash loses no message. A person can: XDEL, XACK, DEL of a stream. Three looks find what is lost and nothing else: the
+rows of open runs tell who waits for what; the streams are looked through for it; and a script that finds it neither
+delayed nor behind the place where that look ended sends it again, in one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from redisworld import events, messages
+from redisworld.errors import MalformedMessage, RunNotFound
+from redisworld.keys import Partition
+from redisworld.messages import RunContext, StepMessage
+from redisworld.runs import RunRow, Status, Step
+from redisworld.settings import SPEC_VERSION
+from redisworld.world.deliveries import Answer
+from redisworld.world.living import Living
+from redisworld.world.replies import detail_of, word_of
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_MOST_FIELDS = 400
+"""Fields of rows that one call looks at inside Redis. Bigger rows are read from outside, in pages."""
+
+Mode = Literal["look", "mend"]
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """An open run that waits for something: ``what`` is wake, step, wait, later, large or broken.
+
+    wake: ``id`` is the message id that the row names. step, wait: its id, and ``state`` as the row has it; a wait is
+    told when it has no timer. later: its steps were not looked at, the call had enough to do. large: the row has too
+    many fields for any call. broken: it cannot be read, and ``state`` says why.
+    """
+
+    run_id: str
+    what: str
+    id: str
+    state: str
+
+    def seen_in(self, seen: Living) -> bool:
+        """Whether a look through the streams has found what a wake or step waits for."""
+        if self.what == "wake":
+            return bool(self.id) and seen.has_message(self.run_id, self.id)
+        owner = Step.parse(self.state).message_id
+        return seen.has_step(self.run_id, self.id) or bool(owner and seen.has_message(self.run_id, owner))
+
+
+def context_of(row: RunRow) -> RunContext:
+    """The identity of a run as its messages carry it."""
+    return RunContext(row.deployment, row.spec_version, row.started_at or None, row.root_run_id or row.run_id)
+
+
+class Recovering:
+    """Finds and mends what stands still."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def page(self, partition: Partition, status: Status, cursor: int, count: int) -> tuple[int, list[str]]:
+        """About so many open runs of a status, from a cursor on, and the next cursor (0: that was all)."""
+
+        async def call() -> Any:
+            return await self._world.connection.commands.zscan(partition.index(f"status:{status}"), cursor, count=count)
+
+        after, members = await self._world.connection.run("page_open_runs", call)
+        return int(after), [member.decode() for member, _ in members]
+
+    async def suspects(
+        self, partition: Partition, run_ids: Sequence[str], *, ticket_ms: int = 0
+    ) -> list[Suspect] | None:
+        """Of these open runs those that may wait in vain, in one call; None while another consumer has the ticket."""
+        if not run_ids:
+            return []
+        reply = await self._world.call(
+            "look_at_runs", partition, self._world.consumer, ticket_ms, _MOST_FIELDS, " ".join(run_ids)
+        )
+        if word_of(reply) == "busy":
+            return None
+        return [Suspect(*(part.decode("utf-8", "replace") for part in item)) for item in reply[1:]]
+
+    async def wake(self, run_id: str, wake: str, seen: Living, *, mode: Mode) -> Answer:
+        """Send a recovery wake, if the run's wake lives nowhere. ``look`` only says so: ``stranded``.
+
+        ``recovered`` and the new wake; ``lives``, ``changed``, ``parked``, ``gone``, ``not_found``: it needs none;
+        ``unsure``: too much is new behind the places, look on and ask again.
+        """
+        world = self._world
+        reply = await world.call(
+            "recover_run", world.partition(run_id), world.clock(), run_id, wake, mode, *seen.args()
+        )
+        return Answer(word_of(reply), detail_of(reply))
+
+    async def step(
+        self, suspect: Suspect, seen: Living, *, mode: Mode, queue_of: Callable[[str], str | None]
+    ) -> Answer:
+        """Publish a step's message again from its log, if it lives nowhere: ``dispatched`` and its entry.
+
+        Else as for ``wake``. ``queue_of`` knows the queue of a step by its name; where it answers None nobody knows
+        where the message belongs: ``unknown_name`` and the name. Raises MalformedMessage.
+        """
+        world, partition = self._world, self._world.partition(suspect.run_id)
+        try:
+            row = await world.row(suspect.run_id)
+        except RunNotFound:
+            return Answer("not_found")
+        created = await world.log(row.run_id, Step.parse(suspect.state).input_event - 1, 1)
+        if not created:
+            raise MalformedMessage(f"the log of run {row.run_id!r} does not have its step {suspect.id!r}")
+        event = events.parse(created[0])
+        queue = queue_of(event.detail) if mode == "mend" else None
+        fits = len(event.payload) <= world.settings.step_input_limit
+        message = StepMessage(
+            message_id=suspect.id,
+            run_id=row.run_id,
+            workflow_name=row.workflow,
+            step_id=suspect.id,
+            step_name=event.detail,
+            run_context=context_of(row),
+            step_input=event.payload if fits else None,
+            requested_at=world.now_ms(),
+        )
+        reply = await world.call(
+            "redispatch_step",
+            partition,
+            world.clock(),
+            row.run_id,
+            suspect.id,
+            suspect.state,
+            "look" if queue is None else "mend",
+            event.detail,
+            partition.short(partition.steps(queue or "", world.pin(row.deployment).removeprefix("@"))),
+            SPEC_VERSION,
+            messages.encode(message),
+            *seen.args(),
+        )
+        if word_of(reply) == "stranded" and mode == "mend":
+            return Answer("unknown_name", event.detail)
+        return Answer(word_of(reply), detail_of(reply))
+
+    async def steps_of(self, run_id: str) -> AsyncIterator[Suspect]:
+        """The open steps of a run with a large row, as suspects; read in pages."""
+        key, cursor = self._world.partition(run_id).run(run_id), 0
+        while True:
+
+            async def call(at: int = cursor) -> Any:
+                return await self._world.connection.commands.hscan(key, at, match="s:*", count=1000)
+
+            cursor, fields = await self._world.connection.run("read_steps", call)
+            for name, state in fields.items():
+                if state.startswith((b"pending|", b"running|")):
+                    yield Suspect(run_id, "step", name.decode()[2:], state.decode())
+            if not cursor:
+                return
+
+    async def delayed(self, kind: str, run_id: str, id: str, *, mode: Mode) -> str:
+        """Bring a member of the delayed set together with its wait or body: fits, restored or dropped."""
+        world = self._world
+        reply = await world.call("mend_delayed", world.partition(run_id), world.clock(), mode, kind, run_id, id)
+        return word_of(reply)
+
+    async def listing(self, run_id: str, *, mode: Mode) -> str:
+        """Bring a run and the listings together: fits, absent, unlisted, listed_wrong or expires."""
+        world = self._world
+        reply = await world.call(
+            "mend_run", world.partition(run_id), world.clock(), mode, run_id, world.settings.retention_ms
+        )
+        return word_of(reply)

@@ -1,0 +1,275 @@
+"""Does a run go on when a person has deleted what it waits for, and is nothing else sent twice? (design section 8)"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+import redis
+
+from consumers.recovery import Recovery
+from redisworld import Status
+from redisworld.events import EventKind
+from redisworld.keys import GROUP
+from redisworld.observe import RunRecovered
+from tests.apps import conf_app
+from tests.chaos import invariants
+from tests.conformance.conftest import Connect
+from tests.conformance.harness import Consumers, monitored
+
+pytestmark = pytest.mark.anyio
+
+
+def recovery(consumers: Consumers, *, streams: tuple[str, ...] = ("steps", "workflows")) -> Recovery:
+    """The loop of a worker that reads these streams; tests call its tick."""
+    return Recovery(consumers.world, consumers.app, [(consumers.partition, stream) for stream in streams])
+
+
+async def ticks(loop: Recovery, count: int = 4) -> int:
+    """So many ticks: both statuses are looked at, and looked at again. How many messages were sent."""
+    return sum([await loop.tick() for _ in range(count)])
+
+
+def delete_all(raw: redis.Redis, key: str, *, acknowledge: bool = True) -> None:
+    """XACK and XDEL of every entry, by hand."""
+    for entry, _ in raw.xrange(key):
+        if acknowledge:
+            raw.xack(key, GROUP, entry)
+        raw.xdel(key, entry)
+
+
+@asynccontextmanager
+async def finishing(consumers: Consumers, raw: redis.Redis, run_id: str) -> AsyncIterator[None]:
+    """What is done inside strands the run; afterwards it is recovered, once, and ends."""
+    yield
+    loop = recovery(consumers)
+    assert await ticks(loop) == 1
+    assert await ticks(loop) == 0, "what lives now is not sent again"
+    await consumers.drain()
+    assert (await consumers.world.row(run_id)).status is Status.COMPLETED
+    invariants.check(raw, consumers.app, settled=False)  # what a person left half done stays
+
+
+Strand = Callable[[Consumers, redis.Redis], Awaitable[None]]
+
+
+async def before_its_first_read(consumers: Consumers, raw: redis.Redis) -> None:
+    await consumers.world.start(conf_app.pair, run_id="r")
+    delete_all(raw, consumers.partition.workflows())
+
+
+async def with_the_whole_stream(consumers: Consumers, raw: redis.Redis) -> None:
+    await consumers.world.start(conf_app.pair, run_id="r")
+    raw.delete(consumers.partition.workflows())
+    await consumers.world.queue.ensure_groups([consumers.stream("workflows")])
+
+
+async def while_it_was_delivered(consumers: Consumers, raw: redis.Redis) -> None:
+    await consumers.world.start(conf_app.pair, run_id="r")
+    assert await consumers.take("workflows") is not None
+    delete_all(raw, consumers.partition.workflows(), acknowledge=False)
+
+
+async def acknowledged_and_left_in_the_stream(consumers: Consumers, raw: redis.Redis) -> None:
+    await consumers.world.start(conf_app.pair, run_id="r")
+    delivery = await consumers.take("workflows")
+    assert delivery is not None
+    raw.xack(consumers.partition.workflows(), GROUP, delivery.entry_id)
+
+
+async def of_a_timer(consumers: Consumers, raw: redis.Redis) -> None:
+    await consumers.world.start(conf_app.napped, 5, run_id="r")
+    await consumers.wake()
+    due = int(raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)[0][1])
+    consumers.world.clock = lambda: due
+    await consumers.world.promote(consumers.partition)
+    delete_all(raw, consumers.partition.workflows())
+
+
+@pytest.mark.parametrize(
+    "strand",
+    [
+        before_its_first_read,
+        with_the_whole_stream,
+        while_it_was_delivered,
+        acknowledged_and_left_in_the_stream,
+        of_a_timer,
+    ],
+)
+async def test_a_run_whose_wake_was_deleted_goes_on(connect: Connect, raw: redis.Redis, strand: Strand) -> None:
+    async with connect() as consumers, finishing(consumers, raw, "r"):
+        await strand(consumers, raw)
+
+
+async def test_each_recovery_wake_has_an_id_that_no_wake_before_it_had(connect: Connect, raw: redis.Redis) -> None:
+    """Else a lost one that comes back would be responsible too."""
+    async with connect() as consumers:
+        await of_a_timer(consumers, raw)
+        wakes = [(await consumers.world.row("r")).wake]
+        for _ in range(3):
+            assert await ticks(recovery(consumers)) == 1
+            wakes.append((await consumers.world.row("r")).wake)
+            delete_all(raw, consumers.partition.workflows())
+
+    first = wakes[0]
+    assert wakes == [first, f"{first}r1", f"{first}r2", f"{first}r3"]
+
+
+async def test_a_last_completer_that_was_deleted_is_replaced(connect: Connect, raw: redis.Redis) -> None:
+    async with connect(max_inline_steps=0) as consumers, finishing(consumers, raw, "r"):
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        await consumers.wake()
+        [message] = consumers.queued()
+        await consumers.completed(await consumers.claimed(message), b"\x02")
+        assert (await consumers.world.row("r")).wake == message.message_id
+        delete_all(raw, consumers.partition.steps())
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+async def test_a_queued_step_whose_message_was_deleted_is_sent_again(
+    connect: Connect, raw: redis.Redis, state: str
+) -> None:
+    async with connect(max_inline_steps=0) as consumers, finishing(consumers, raw, "r"):
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        await consumers.wake()
+        [message] = consumers.queued()
+        if state == "running":
+            await consumers.claimed(message)
+        delete_all(raw, consumers.partition.steps())
+    assert consumers.kinds("r").count(EventKind.STEP_CREATED) == 1
+    assert conf_app.executions("double") == 1
+    assert consumers.saw(RunRecovered) == [RunRecovered("step", "r")]
+
+
+async def test_an_inline_step_whose_owner_was_deleted_goes_to_the_queue(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers, finishing(consumers, raw, "r"):
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+
+        async with anyio.create_task_group() as tasks:
+
+            async def die() -> None:
+                tasks.cancel_scope.cancel()
+                await anyio.sleep(1)
+
+            conf_app.during.append(die)
+            await consumers.wake()
+        assert raw.xlen(consumers.partition.workflows()) == 1
+        delete_all(raw, consumers.partition.workflows())
+
+
+async def test_a_step_of_a_queue_that_nobody_reads_lives_all_the_same(connect: Connect, raw: redis.Redis) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        await consumers.wake()
+        raw.rename(consumers.partition.steps(), consumers.partition.steps("gpu"))
+
+        assert await ticks(recovery(consumers)) == 0
+
+
+async def test_a_wait_whose_timer_was_deleted_gets_it_again(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers, finishing(consumers, raw, "r"):
+        await consumers.world.start(conf_app.napped, 5, run_id="r")
+        await consumers.wake()
+        due = raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
+        raw.delete(consumers.partition.delayed)
+        loop = recovery(consumers)
+        await ticks(loop)
+        assert raw.zrange(consumers.partition.delayed, 0, 0, withscores=True) == due
+        raw.delete(consumers.partition.delayed)
+
+
+async def test_nothing_is_sent_for_runs_that_wait_for_what_lives(connect: Connect, raw: redis.Redis) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        # given a wake that is queued, one that is delivered, steps in every state, a retry, a timer
+        await consumers.world.start(conf_app.pair, run_id="delivered")
+        assert await consumers.take("workflows") is not None
+        for run_id, workflow, arguments in (
+            ("queued", conf_app.pair, ()),
+            ("napped", conf_app.napped, (60,)),
+            ("steps", conf_app.wide, (3,)),
+        ):
+            await consumers.world.start(workflow, *arguments, run_id=run_id)
+        for _ in range(3):
+            await consumers.wake()
+        await consumers.world.start(conf_app.chain, 1, run_id="waiting")
+        messages = consumers.queued()
+        await consumers.claimed(messages[0])
+
+        assert await ticks(recovery(consumers), 8) == 0
+        assert consumers.saw(RunRecovered) == []
+
+
+async def test_a_parked_run_is_left_alone_until_its_letter_is_dropped(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r")
+        delivery = await consumers.take("workflows")
+        assert delivery is not None
+        await consumers.world.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
+        loop = recovery(consumers)
+        assert await ticks(loop) == 0
+        row = await consumers.world.row("r")
+        assert row.parked == tuple([letter.name async for letter in consumers.world.dead.letters()])
+
+        await consumers.world.dead.drop(row.parked[0])
+
+        assert await ticks(loop) == 1
+        await consumers.drain()
+        assert (await consumers.world.row("r")).status is Status.COMPLETED
+
+
+async def test_a_run_whose_letter_was_trimmed_by_hand_is_recovered(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers, finishing(consumers, raw, "r"):
+        await consumers.world.start(conf_app.pair, run_id="r")
+        delivery = await consumers.take("workflows")
+        assert delivery is not None
+        await consumers.world.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
+        raw.delete(consumers.partition.dead)
+
+
+async def test_who_waits_in_a_backlog_is_not_looked_for_at_every_tick(
+    connect: Connect, raw: redis.Redis, redis_url: str
+) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r")
+        loop = recovery(consumers)
+        with monitored(redis_url, raw) as calls:
+            await ticks(loop, 28)
+    assert calls().count("XLEN") == 2, "one look through both streams"
+
+
+async def test_two_workers_never_send_both(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers:
+        await before_its_first_read(consumers, raw)
+        one, other = recovery(consumers), recovery(consumers)
+        seen = [await loop.tick() for loop in (one, other, one, other, one, other)]
+
+        assert sum(seen) == 1
+        assert raw.xlen(consumers.partition.workflows()) == 1
+
+
+async def test_the_old_wake_that_comes_back_after_all_is_settled(connect: Connect, raw: redis.Redis) -> None:
+    """Somebody restores it: the row names the recovery wake, and only that one continues the run."""
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r")
+        [old] = consumers.queued("workflows")
+        delete_all(raw, consumers.partition.workflows())
+        assert await ticks(recovery(consumers)) == 1
+        consumers.put(old, kind="workflows")
+
+        await consumers.drain()
+
+        assert (await consumers.world.row("r")).status is Status.COMPLETED
+        assert conf_app.executions("double") == 2
+    invariants.check(raw, conf_app.wf)
+
+
+async def test_an_idle_tick_is_two_commands(connect: Connect, raw: redis.Redis, redis_url: str) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.napped, 60, run_id="r")
+        await consumers.wake()
+        loop = recovery(consumers)
+        with monitored(redis_url, raw) as calls:
+            await ticks(loop, 2)
+    assert calls() == ["ZSCAN", "look_at_runs", "ZSCAN"]
