@@ -7,6 +7,7 @@ front would never get behind a window of young entries. It takes no more than it
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import anyio
@@ -29,7 +30,7 @@ _CALLS_PER_STREAM = 40
 _NEVER_MS = 10**12
 """A lease nobody has: the call takes nothing, and succeeds where Redis takes writes again."""
 
-_TICKS_PER_ROLL_CALL = 10
+_ROLL_CALL_TICKS = 10
 """Dead consumers cost nothing but a line in XINFO; looking for them costs a call per stream."""
 
 
@@ -43,9 +44,10 @@ class Reclaimer:
         self._health = health
         self._streams = streams
         self._accept = accept
-        self._ticks = 0
         self._disturbed = False
         self._cursors = dict.fromkeys(streams, "0-0")
+        self._due = dict.fromkeys(streams, 0.0)
+        self._roll_call = dict.fromkeys(streams, 0.0)
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Sweep until ``stopping``."""
@@ -62,14 +64,16 @@ class Reclaimer:
             await anyio.sleep(self._world.settings.reclaim_every_ms / 1000)
 
     async def tick(self) -> None:
-        """One sweep over all streams. Raises RedisUnavailable."""
+        """One sweep over all streams in which something can be stale by now. Raises RedisUnavailable."""
         if self._disturbed:
             await self._let_the_living_renew()
-        look_for_dead = self._ticks % _TICKS_PER_ROLL_CALL == 0
-        self._ticks += 1
+            self._due = dict.fromkeys(self._streams, 0.0)
         for stream, slots in self._streams.items():
+            if (now := time.monotonic()) < self._due[stream]:
+                continue
             try:
-                if await self._sweep(stream, slots) and look_for_dead:
+                if await self._sweep(stream, slots) and now >= self._roll_call[stream]:
+                    self._roll_call[stream] = now + _ROLL_CALL_TICKS * self._world.settings.reclaim_every_ms / 1000
                     await self._remove_dead(stream)
             except MalformedMessage as error:  # a key there is not ours: the other streams are swept all the same
                 self._world.connection.faults.warn("sweep", f"sweep failed: {error}", level=logging.ERROR)
@@ -85,13 +89,14 @@ class Reclaimer:
         for _ in range(_CALLS_PER_STREAM):
             if slots.free <= 0:
                 return True
-            answer = await self._world.reclaim(stream, self._cursors[stream], min(slots.free, _COUNT))
-            if answer is None:
+            sweep = await self._world.reclaim(stream, self._cursors[stream], min(slots.free, _COUNT))
+            self._due[stream] = time.monotonic() + sweep.quiet_ms / 1000
+            if sweep.busy:
                 return False
-            self._cursors[stream], taken = answer
-            if taken:
-                observe(MessageRead(taken[0].kind, "reclaimed", len(taken)))
-            for delivery in taken:
+            self._cursors[stream] = sweep.cursor
+            if sweep.taken:
+                observe(MessageRead(sweep.taken[0].kind, "reclaimed", len(sweep.taken)))
+            for delivery in sweep.taken:
                 log.info(
                     "reclaimed: run=%s entry=%s deliveries=%d",
                     delivery.text("run"),

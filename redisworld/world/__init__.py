@@ -11,6 +11,7 @@ from redisworld.world.deliveries import (
     Loaded,
     Outgoing,
     Recorded,
+    Sweep,
 )
 from redisworld.world.depths import Depth, DepthReader, Depths
 from redisworld.world.faults import FaultLog
@@ -44,6 +45,7 @@ __all__ = [
     "Renewal",
     "Run",
     "Stream",
+    "Sweep",
     "World",
     "current_run",
     "redacted",

@@ -253,3 +253,15 @@ class Answer(msgspec.Struct, frozen=True):
 
     outcome: str
     detail: str = ""
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """What a sweep over a pending list has come to: where to go on, and what was taken over.
+
+    ``busy``: another consumer sweeps. Nothing becomes stale, or free to sweep, within ``quiet_ms``.
+    """
+
+    cursor: str
+    taken: tuple[Delivery, ...] = ()
+    quiet_ms: int = 0
+    busy: bool = False

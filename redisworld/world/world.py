@@ -32,7 +32,17 @@ from redisworld.world.batching import Batcher
 from redisworld.world.begins import AT_ONCE, Begins
 from redisworld.world.connection import Connection
 from redisworld.world.dead import DeadLetters
-from redisworld.world.deliveries import Claim, ClaimItem, Committed, Completion, Delivery, Loaded, Outgoing, Recorded
+from redisworld.world.deliveries import (
+    Claim,
+    ClaimItem,
+    Committed,
+    Completion,
+    Delivery,
+    Loaded,
+    Outgoing,
+    Recorded,
+    Sweep,
+)
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
 from redisworld.world.handle import Run
@@ -539,10 +549,8 @@ class World:
         )
         return word_of(reply) == "buried"
 
-    async def reclaim(
-        self, stream: Stream, cursor: str, count: int, *, lease_ms: int | None = None
-    ) -> tuple[str, list[Delivery]] | None:
-        """Take over at most ``count`` deliveries whose lease ran out; None while another consumer sweeps.
+    async def reclaim(self, stream: Stream, cursor: str, count: int, *, lease_ms: int | None = None) -> Sweep:
+        """Take over at most ``count`` deliveries whose lease ran out, unless another consumer sweeps.
 
         Neither repeated nor waited for: once Redis answers again the living must renew first. Raises RedisUnavailable.
         """
@@ -553,15 +561,17 @@ class World:
         args = (self.consumer, stream[1], lease_ms, cursor, count, ticket_ms)
         timeout = self.connection.lease_timeout_s
         reply = await self.call("reclaim_stale", stream[0], *args, patience_ms=0, timeout=timeout)
-        if (word := word_of(reply)) != "reclaimed":
-            if word == "no_group":
+        match word_of(reply):
+            case "busy":
+                return Sweep(cursor, quiet_ms=max(0, int(reply[1])), busy=True)
+            case "no_group":
                 await self.queue.ensure_groups([stream], lost=True)
-            return None
-        taken = [
+                return Sweep("0-0")
+        taken = tuple(
             Delivery(*stream, entry.decode(), fields_of(fields), int(deliveries))
-            for entry, deliveries, fields in reply[2:]
-        ]
-        return reply[1].decode(), taken
+            for entry, deliveries, fields in reply[3:]
+        )
+        return Sweep(reply[1].decode(), taken, int(reply[2]))
 
     async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
         """Make due timers happen: ms until the next one (None: there is none), and how late each was."""

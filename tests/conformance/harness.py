@@ -133,8 +133,7 @@ class Consumers:
         self.raw.xclaim(key, GROUP, "a-dead-worker", 0, [delivery.entry_id], idle=10**8, justid=True)
         self.raw.delete(delivery.partition.reclaim_ticket(delivery.stream))
         answer = await self.world.reclaim(stream, "0-0", 10)
-        assert answer is not None
-        [taken] = [d for d in answer[1] if d.entry_id == delivery.entry_id]
+        [taken] = [d for d in answer.taken if d.entry_id == delivery.entry_id]
         return taken
 
     # -- looking

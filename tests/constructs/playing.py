@@ -124,8 +124,7 @@ class Player:
                 self.raw.xclaim(key, GROUP, "a-dead-worker", 0, held, idle=10**8, justid=True)
                 self.raw.delete(stream[0].reclaim_ticket(stream[1]))
                 answer = await self.world.reclaim(stream, "0-0", 100)
-                assert answer is not None
-                found += answer[1]
+                found += answer.taken
         return found
 
     async def _call_or_die(self, *args: Any, **kwargs: Any) -> list[Any]:

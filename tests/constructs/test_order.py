@@ -185,8 +185,7 @@ async def _taken(consumers: Consumers) -> list[Delivery]:
     consumers.raw.xclaim(key, GROUP, "a-dead-worker", 0, held, idle=10**8, justid=True)
     answer = await consumers.world.reclaim(consumers.stream("steps"), "0-0", 10)
     consumers.raw.delete(consumers.partition.reclaim_ticket("steps"))
-    assert answer is not None
-    return answer[1]
+    return list(answer.taken)
 
 
 @constructs.workflow

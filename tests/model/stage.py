@@ -84,8 +84,7 @@ class Stage:
         name = self.consumers[holder].world.consumer
         self.raw.xclaim(stream, GROUP, name, 0, [self.names.id(entry.name)], idle=60_000, justid=True)
         answer = await self.consumers[consumer].world.reclaim((self.partition, entry.stream), "0-0", 1000)
-        assert answer is not None
-        (delivery,) = answer[1]
+        (delivery,) = answer.taken
         return delivery
 
     def add(self, hand: Hand) -> None:

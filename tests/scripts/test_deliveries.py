@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from redisworld import messages
-from redisworld.world import Renewal
+from redisworld.keys import GROUP
+from redisworld.world import Renewal, Sweep
 from tests.scripts.driver import RUN, Consumer, end, inline, step
 
 pytestmark = pytest.mark.anyio
@@ -166,11 +167,11 @@ async def test_a_reclaim_takes_what_has_aged_and_reports_its_deliveries(a: Consu
     deliveries = await a.dispatch(step("s1"), step("s2"))
     await a.age(deliveries["s1"])
 
-    cursor, taken = await b.world.reclaim((b.partition, "steps"), "0-0", 10) or ("", [])
+    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
 
-    assert cursor == "0-0"
-    assert [(d.text("step"), d.deliveries, d.fields) for d in taken] == [("s1", 2, deliveries["s1"].fields)]
-    assert await b.holds(taken[0])
+    assert (sweep.cursor, sweep.quiet_ms) == ("0-0", 0)
+    assert [(d.text("step"), d.deliveries, d.fields) for d in sweep.taken] == [("s1", 2, deliveries["s1"].fields)]
+    assert await b.holds(sweep.taken[0])
     assert await a.holds(deliveries["s2"])
 
 
@@ -179,12 +180,12 @@ async def test_a_reclaim_carries_its_cursor_past_a_window_of_young_entries(a: Co
     deliveries = await a.dispatch(*(step(f"s{n:02}") for n in range(35)))
     await a.age(deliveries["s34"])
 
-    cursor, taken, calls = "0-0", [], 0
-    while not taken and calls < 10:
-        cursor, taken = await b.world.reclaim((b.partition, "steps"), cursor, 1) or ("", [])
+    sweep, calls = Sweep("0-0"), 0
+    while not sweep.taken and calls < 10:
+        sweep = await b.world.reclaim((b.partition, "steps"), sweep.cursor, 1)
         calls += 1
 
-    assert ([d.text("step") for d in taken], calls) == (["s34"], 4)
+    assert ([d.text("step") for d in sweep.taken], calls) == (["s34"], 4)
 
 
 async def test_a_reclaim_passes_over_entries_that_were_deleted(a: Consumer, b: Consumer) -> None:
@@ -193,36 +194,50 @@ async def test_a_reclaim_passes_over_entries_that_were_deleted(a: Consumer, b: C
         await a.age(delivery)
     await a.redis.xdel(a.partition.steps(), deliveries["s1"].entry_id)
 
-    _, taken = await b.world.reclaim((b.partition, "steps"), "0-0", 10) or ("", [])
+    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
 
-    assert [d.text("step") for d in taken] == ["s2"]
+    assert [d.text("step") for d in sweep.taken] == ["s2"]
 
 
 async def test_only_the_holder_of_the_ticket_sweeps_a_stream(a: Consumer, b: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == ("0-0", [])
+    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
     await a.age(delivery)
 
-    assert await b.world.reclaim((b.partition, "steps"), "0-0", 10) is None
+    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    assert (sweep.busy, sweep.taken) == (True, ())
     assert await a.holds(delivery)
-    assert 0 < await a.redis.pttl(a.partition.reclaim_ticket("steps")) <= 5 * a.world.settings.reclaim_every_ms
+    longest = 5 * a.world.settings.reclaim_every_ms
+    assert 0 < await a.redis.pttl(a.partition.reclaim_ticket("steps")) <= sweep.quiet_ms <= longest
 
     await a.redis.delete(a.partition.reclaim_ticket("steps"))  # as it expires
-    assert (await b.world.reclaim((b.partition, "steps"), "0-0", 10) or ("", []))[1] != []
+    assert (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
+
+
+async def test_nobody_needs_to_sweep_for_a_lease_where_nothing_is_pending(a: Consumer, b: Consumer) -> None:
+    """What is delivered from then on is stale in a lease at the earliest."""
+    await a.redis.xgroup_create(a.partition.steps(), GROUP, id="0", mkstream=True)
+    lease_ms = a.world.settings.lease_ms
+
+    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0", quiet_ms=lease_ms)
+    other = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+
+    assert other.busy
+    assert lease_ms - 5_000 < other.quiet_ms <= lease_ms
 
 
 async def test_a_reclaim_on_a_stream_that_is_gone_makes_it_again(a: Consumer) -> None:
     await a.dispatch(step("s1"))
     await a.redis.delete(a.partition.steps())
 
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) is None
+    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
     assert len(await a.redis.xinfo_groups(a.partition.steps())) == 1
 
 
 async def test_a_claim_of_a_reclaimed_delivery_is_the_next_attempt(a: Consumer, b: Consumer) -> None:
     first = await a.claim((await a.dispatch(step("s1")))["s1"])
     await a.age(first.delivery)
-    _, (taken,) = await b.world.reclaim((b.partition, "steps"), "0-0", 10) or ("", [])
+    (taken,) = (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
 
     assert (await b.claim(taken)).claim.attempt == 2
     assert (await a.complete(first)).outcome == "stale"

@@ -132,10 +132,10 @@ async def test_leases_are_renewed_and_reclaimed(a: Consumer, b: Consumer) -> Non
     assert renewal.renew(a.partition, [d["s1"]]) == set()
     renewal.close()
 
-    cursor, taken = await b.world.reclaim((b.partition, "steps"), "0-0", 10) or ("", [])
+    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
 
-    assert (cursor, [(x.text("step"), x.deliveries) for x in taken]) == ("0-0", [("s2", 2)])
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) is None
+    assert (sweep.cursor, [(x.text("step"), x.deliveries) for x in sweep.taken]) == ("0-0", [("s2", 2)])
+    assert (await a.world.reclaim((a.partition, "steps"), "0-0", 10)).busy
 
 
 async def test_a_dead_letter_keeps_the_original_and_fails_the_run(a: Consumer) -> None:
