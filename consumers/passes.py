@@ -16,6 +16,9 @@ from redisworld.world import Completion, Delivery, World
 
 Item = list[str | bytes | int]
 
+_FIRST_STEPS = 32
+"""The first chunk of many steps is a small one: workers start on it while the rest is being encoded."""
+
 _MESSAGE = 300
 """Bytes of a step message without its input, about: enough to bound a chunk."""
 
@@ -63,8 +66,9 @@ def chunks(
 ) -> Iterator[tuple[Item, bool]]:
     """The arguments of each commit_pass call, and whether it is the last.
 
-    Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``; all else goes with the last one, which alone
-    seals groups, sets ``replayed_to`` and settles. The step that has ended, patches and attributes go with the first.
+    Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``, after a small first one; all else goes with the
+    last one, which alone seals groups, sets ``replayed_to`` and settles. The step that has ended, patches and
+    attributes go with the first.
     ``holders`` says of each new hook which other run holds its token.
     """
     settings = world.settings
@@ -74,14 +78,15 @@ def chunks(
     for change in asked.attributes:
         chunk += ["attr", change.id, msgspec.json.encode(change.changes), attributes.encode(change.changes)]
     steps = size = 0
+    most = min(_FIRST_STEPS, settings.chunk_steps) if len(asked.steps) > 2 * _FIRST_STEPS else settings.chunk_steps
     for step in asked.steps:
         if inline is not None and step.id == inline.step.id:
             continue
         item = _step(world, delivery, run, step)
         weight = 2 * len(step.input) + _MESSAGE  # it goes into the log and into the message
-        if steps and (steps >= settings.chunk_steps or size + weight > settings.chunk_bytes):
+        if steps and (steps >= most or size + weight > settings.chunk_bytes):
             yield chunk, False
-            chunk, steps, size = [], 0, 0
+            chunk, steps, size, most = [], 0, 0, settings.chunk_steps
         chunk += item
         steps += 1
         size += weight

@@ -19,6 +19,7 @@ TIMES = {
     ("claim_many", "started"): 4,
     ("claim_many", "too_early"): 1,
     ("commit_pass", "chunk"): 2,
+    ("reclaim_stale", "busy"): 1,
     ("promote_due", "promoted"): 1,
 }
 """Where an answer tells the time of the call: there a later repeat differs."""
