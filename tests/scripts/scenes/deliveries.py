@@ -132,7 +132,8 @@ async def a_delivery_is_reclaimed_whose_lease_ran_out(a: Consumer, b: Consumer) 
 @scene("reclaim_stale", "reclaimed")
 async def nothing_is_reclaimed_while_leases_are_renewed(a: Consumer, b: Consumer) -> Ask:
     await put_step(a, "running")
-    return lambda: b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    hour = 3_600_000  # a scene may stand for minutes
+    return lambda: b.world.reclaim((b.partition, "steps"), "0-0", 10, lease_ms=hour)
 
 
 @scene("reclaim_stale", "busy")
