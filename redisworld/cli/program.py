@@ -6,7 +6,7 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from redisworld.cli import dead, demo, doctor, hook, run, start, worker
+from redisworld.cli import bench, dead, demo, doctor, hook, run, start, worker
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
 
@@ -19,6 +19,7 @@ examples:
   redisworld hook resume order:42 '{"by": "kim"}'
   redisworld dead list
   redisworld doctor
+  redisworld bench fanout --branches 64,256
 
 exit codes: 0 success, 1 it failed (run failed, Redis unreachable, no such run, doctor found something), 2 the command
 has to be changed
@@ -29,7 +30,7 @@ every setting has an environment variable, named in the help of its option; an o
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. ``argv`` is without the program's name (default: the process's own)."""
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = parser().parse_args(argv)
         code: int = arguments.command(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
         return code
@@ -39,19 +40,20 @@ def main(argv: list[str] | None = None) -> int:
         return report(error)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+def parser() -> argparse.ArgumentParser:
+    """What the command line takes."""
+    program = Parser(
         prog="redisworld",
         description="Durable workflows on the Redis you already have.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"redisworld {_version()}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for noun in (worker, start, run, hook, dead, doctor, demo):
+    program.add_argument("--version", action="version", version=f"redisworld {_version()}")
+    commands = program.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    for noun in (worker, start, run, hook, dead, doctor, demo, bench):
         noun.add_to(commands)
-    return parser
+    return program
 
 
 def _version() -> str:

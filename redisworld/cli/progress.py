@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _WIDTH = 30
@@ -44,3 +44,20 @@ def bar(label: str, total: int) -> Iterator[Bar]:
         yield shown
     finally:
         shown.end()
+
+
+@contextmanager
+def moving() -> Iterator[Callable[[str, int, int], None]]:
+    """For what has several parts: called with a part's label, how much is done and of how much."""
+    current: list[tuple[str, Bar]] = []
+
+    def show(label: str, done: int, total: int) -> None:
+        if not current or current[-1][0] != label:
+            current[:] = [(label, Bar(label, total))]
+        current[-1][1].show(done)
+
+    try:
+        yield show
+    finally:
+        if current:
+            current[-1][1].end()

@@ -303,10 +303,11 @@ _QUIET = {"CLIENT", "HELLO", "SELECT", "PING", "ECHO", "MULTI", "EXEC", "LLEN", 
 
 
 class Calls:
-    """What MONITOR saw of the clients; ``lua`` what their scripts did."""
+    """What MONITOR saw of the clients; ``lua`` what their scripts did, ``quiet`` what is counted for nobody."""
 
     def __init__(self) -> None:
         self.clients: list[str] = []
+        self.quiet: list[str] = []
         self.lua: list[str] = []
 
     def __call__(self, *ignored: str) -> list[str]:
@@ -338,5 +339,5 @@ def monitored(url: str, raw: redis.Redis) -> Iterator[Calls]:
             calls.lua.append(name)
         elif name in ("EVALSHA", "EVAL"):
             calls.clients.append(_NAMES.get(words[1], words[1][:40]))
-        elif name not in _QUIET:
-            calls.clients.append(name)
+        else:
+            (calls.quiet if name in _QUIET else calls.clients).append(name)
