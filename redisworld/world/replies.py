@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redisworld.errors import MalformedMessage
-from redisworld.world.deliveries import Claim
+from redisworld.world.deliveries import Claim, Loaded
 
 
 def word_of(reply: Sequence[Any]) -> str:
@@ -47,3 +47,28 @@ def claim_of(reply: Sequence[Any]) -> Claim:
     if word == "too_early":
         return Claim(outcome=word, wait_ms=int(reply[1]))
     return Claim(outcome=word, detail=detail_of(reply), step_id=reply[2].decode() if len(reply) > 2 else "")
+
+
+def loaded_of(reply: Sequence[Any]) -> Loaded:
+    """The answer of load_run."""
+    word = word_of(reply)
+    if word != "loaded":
+        return Loaded(outcome=word, detail=detail_of(reply))
+    fields = [value.decode() if value is not None else "" for value in reply[1]]
+    numbers = [int(value or 0) for value in fields[4:9]]
+    return Loaded(
+        outcome=word,
+        workflow=fields[0],
+        deployment=fields[1],
+        spec_version=int(fields[2] or 1),
+        root_run_id=fields[3],
+        created_at=numbers[0],
+        started_at=numbers[1],
+        woken_at=numbers[2],
+        replayed_to=numbers[3],
+        begun_to=numbers[4],
+        patches=frozenset(fields[9].split()),
+        length=int(reply[2]),
+        owned=reply[3].decode(),
+        elements=tuple(reply[4]),
+    )

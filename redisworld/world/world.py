@@ -52,8 +52,9 @@ from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
 from redisworld.world.queue import Queue, Stream, fields_of
+from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
-from redisworld.world.replies import claim_of, items_of, word_of
+from redisworld.world.replies import claim_of, items_of, loaded_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
 
 _START_PATIENCE_MS = 1_000
@@ -61,27 +62,6 @@ _START_PATIENCE_MS = 1_000
 
 START_MESSAGE = "start"
 """Message id of a run's first message."""
-
-_ROW = (
-    "status",
-    "workflow",
-    "deployment",
-    "spec",
-    "root",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "woken_at",
-    "replayed_to",
-    "wake",
-    "code",
-    "finished_event",
-    "begun_to",
-    "patches",
-    "start_at",
-    "parked",
-)
-
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -339,64 +319,15 @@ class World:
 
     async def row(self, run_id: str) -> RunRow:
         """The fixed fields of the run row. Raises RunNotFound."""
-        partition = self.partition(run_id)
-
-        async def call() -> Any:
-            pipeline = self.connection.commands.pipeline(transaction=False)  # a full Redis refuses MULTI
-            pipeline.hmget(partition.run(run_id), _ROW)
-            pipeline.llen(partition.log(run_id))
-            return await pipeline.execute()
-
-        values, length = await self.connection.run("read_row", call)
-        text = [value.decode() if value is not None else "" for value in values]
-        if not text[0]:
-            raise RunNotFound(run_id)
-        return RunRow(
-            run_id=run_id,
-            status=Status(text[0]),
-            workflow=text[1],
-            deployment=text[2],
-            spec_version=int(text[3] or 1),
-            root_run_id=text[4],
-            created_at=int(text[5] or 0),
-            started_at=int(text[6] or 0),
-            finished_at=int(text[7] or 0),
-            woken_at=int(text[8] or 0),
-            replayed_to=int(text[9] or 0),
-            wake=text[10],
-            code=text[11],
-            finished_event=int(text[12] or 0),
-            begun_to=int(text[13] or 0),
-            patches=tuple(text[14].split()),
-            start_at=int(text[15] or 0),
-            parked=tuple(f"{partition.number}/{letter}" for letter in text[16].split()),
-            log_length=length,
-        )
+        return await read_row(self, run_id)
 
     async def steps(self, run_id: str) -> dict[str, Step]:
         """The states of all steps of a run by step id; for people, not for the hot path."""
-        partition, found, cursor = self.partition(run_id), {}, 0
-        while True:
-            at = cursor
-
-            async def call(at: int = at) -> Any:
-                return await self.connection.commands.hscan(partition.run(run_id), at, match="s:*", count=1000)
-
-            cursor, fields = await self.connection.run("read_steps", call)
-            found.update({name.decode()[2:]: Step.parse(state.decode()) for name, state in fields.items()})
-            if not cursor:
-                return found
+        return await read_steps(self, run_id)
 
     async def log(self, run_id: str, start: int = 0, count: int | None = None) -> list[bytes]:
         """Log elements from index ``start`` (0 is event 1), at most ``count`` (default ``log_page``)."""
-        stop = start + (count or self.settings.log_page) - 1
-        key = self.partition(run_id).log(run_id)
-
-        async def call() -> Any:
-            return await self.connection.commands.lrange(key, start, stop)
-
-        elements: list[bytes] = await self.connection.run("read_log", call)
-        return elements
+        return await read_log(self, run_id, start, count or self.settings.log_page)
 
     # -- passes
 
@@ -420,27 +351,7 @@ class World:
             s.chunk_bytes,
             *self.ceiling,
         )
-        word = word_of(reply)
-        if word != "loaded":
-            return Loaded(outcome=word, detail=reply[1].decode() if len(reply) > 1 else "")
-        fields = [value.decode() if value is not None else "" for value in reply[1]]
-        numbers = [int(value or 0) for value in fields[4:9]]
-        return Loaded(
-            outcome=word,
-            workflow=fields[0],
-            deployment=fields[1],
-            spec_version=int(fields[2] or 1),
-            root_run_id=fields[3],
-            created_at=numbers[0],
-            started_at=numbers[1],
-            woken_at=numbers[2],
-            replayed_to=numbers[3],
-            begun_to=numbers[4],
-            patches=frozenset(fields[9].split()),
-            length=int(reply[2]),
-            owned=reply[3].decode(),
-            elements=tuple(reply[4]),
-        )
+        return loaded_of(reply)
 
     async def commit(
         self,

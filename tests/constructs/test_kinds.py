@@ -54,7 +54,7 @@ VALUES: list[Any] = [
     *(WHEN, WHEN.replace(tzinfo=ZoneInfo("Asia/Kolkata")), WHEN.date(), WHEN.time(), timedelta(seconds=1.5)),
     *(Decimal("0.10"), {1, 2}, frozenset({3}), (1, "a"), b"\x00\xff", bytearray(b"ab"), UUID(int=7)),
     *(Colour.RED, Level.LOW, Point(1, 2), Line((Point(1, 2), Point(3, 4))), Model(when=WHEN.replace(tzinfo=UTC))),
-    *(Path("/tmp/x"), {None: 1, "a": [None]}),
+    *(Path("/var/x"), {None: 1, "a": [None]}),
 ]
 KINDS = [type(value) for value in VALUES]
 

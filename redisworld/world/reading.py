@@ -1,0 +1,93 @@
+"""How are a run's row, steps and log read? For whoever is not on the hot path: passes load theirs in one script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redisworld.errors import RunNotFound
+from redisworld.runs import RunRow, Status, Step
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_ROW = (
+    "status",
+    "workflow",
+    "deployment",
+    "spec",
+    "root",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "woken_at",
+    "replayed_to",
+    "wake",
+    "code",
+    "finished_event",
+    "begun_to",
+    "patches",
+    "start_at",
+    "parked",
+)
+
+
+async def read_row(world: World, run_id: str) -> RunRow:
+    """The fixed fields of the run row, never all of it: a row of 10,000 steps is megabytes. Raises RunNotFound."""
+    partition = world.partition(run_id)
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)  # a full Redis refuses MULTI
+        pipeline.hmget(partition.run(run_id), _ROW)
+        pipeline.llen(partition.log(run_id))
+        return await pipeline.execute()
+
+    values, length = await world.connection.run("read_row", call)
+    text = [value.decode() if value is not None else "" for value in values]
+    if not text[0]:
+        raise RunNotFound(run_id)
+    return RunRow(
+        run_id=run_id,
+        status=Status(text[0]),
+        workflow=text[1],
+        deployment=text[2],
+        spec_version=int(text[3] or 1),
+        root_run_id=text[4],
+        created_at=int(text[5] or 0),
+        started_at=int(text[6] or 0),
+        finished_at=int(text[7] or 0),
+        woken_at=int(text[8] or 0),
+        replayed_to=int(text[9] or 0),
+        wake=text[10],
+        code=text[11],
+        finished_event=int(text[12] or 0),
+        begun_to=int(text[13] or 0),
+        patches=tuple(text[14].split()),
+        start_at=int(text[15] or 0),
+        parked=tuple(f"{partition.number}/{letter}" for letter in text[16].split()),
+        log_length=length,
+    )
+
+
+async def read_steps(world: World, run_id: str) -> dict[str, Step]:
+    """The states of all steps by step id."""
+    key, found, cursor = world.partition(run_id).run(run_id), {}, 0
+    while True:
+
+        async def call(at: int = cursor) -> Any:
+            return await world.connection.commands.hscan(key, at, match="s:*", count=1000)
+
+        cursor, fields = await world.connection.run("read_steps", call)
+        found.update({name.decode()[2:]: Step.parse(state.decode()) for name, state in fields.items()})
+        if not cursor:
+            return found
+
+
+async def read_log(world: World, run_id: str, start: int, count: int) -> list[bytes]:
+    """``count`` log elements from index ``start``, or as many as there are."""
+    key = world.partition(run_id).log(run_id)
+
+    async def call() -> Any:
+        return await world.connection.commands.lrange(key, start, start + count - 1)
+
+    elements: list[bytes] = await world.connection.run("read_log", call)
+    return elements
