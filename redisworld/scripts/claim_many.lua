@@ -11,7 +11,7 @@
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock usual usual_claims arguments types stats run steps hooks delivery save msgpack
+-- @include partition clock usual usual_claims arguments types stats run steps hooks delivery entries save msgpack
 -- @include messages wake groups finish ceiling
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
   or foreign_key('stats', 'hash')
@@ -31,19 +31,11 @@ local function started(run, step, known)
   return {'started', step.attempt, charged(step), first_start(run, step), run.at_text, input}
 end
 
-local function lives(name)
-  local entry, stream = entry_of(name)
-  if entry == '' then return false end
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1)
-  if pending.err or #pending == 0 then return false end
-  return #redis.call('XRANGE', TAG .. stream, entry, entry) > 0 -- one that was deleted can be claimed by nobody
-end
-
 -- The step runs: whether somebody else may be running it. The caller holds its own delivery. Another entry of the
 -- message that the state names is a duplicate, unless the first one is gone.
 local function held_elsewhere(step, message, name)
   if name == '' or (step.message == '' and step.id or step.message) ~= message then return true end
-  return step.entry ~= name and lives(step.entry)
+  return step.entry ~= name and entry_lives(step.entry)
 end
 
 local function exhaust(run, step, name, allowed, message, may_take)

@@ -9,7 +9,7 @@
 -- @arg most             fields that are read in one call; a row with more is large
 -- @arg runs             their ids, separated by blanks
 -- @returns looked, then per suspect: run what id state | busy | broken why
--- @include partition arguments types stats run steps delivery msgpack living
+-- @include partition arguments types stats run steps delivery msgpack entries living
 local consumer, ticket, most, run_ids = unpack(ARGV)
 
 local refused = arity(4) or numbers('ticket', ticket, 'most', most) or plain('runs', (string.gsub(run_ids, ' ', '')))

@@ -78,7 +78,7 @@ BROKEN = (
                 "if name == '' or (step.message == '' and step.id or step.message) ~= message then return true end",
                 "",
             ),
-            ("claim_many", "return step.entry ~= name and lives(step.entry)", "return false"),
+            ("claim_many", "return step.entry ~= name and entry_lives(step.entry)", "return false"),
         ),
     ),
     Broken(

@@ -26,7 +26,7 @@ FAULTS = {
     "a commit forgets that there is news": ("commit_pass", "if again then\n", "if false then\n"),
     "a copy of a message starts a running step": (
         "claim_many",
-        "return step.entry ~= name and lives(step.entry)",
+        "return step.entry ~= name and entry_lives(step.entry)",
         "return false",
     ),
     "a completion is taken under any token": ("complete_many", "if step.token ~= token then return {'stale'} end", ""),

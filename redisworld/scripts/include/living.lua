@@ -28,14 +28,6 @@ local function holds_text(body, name, text)
   return string.find(body or '', pack_text(name) .. pack_text(text), 1, true) ~= nil
 end
 
--- The delivery that a step's state names: pending under somebody, and not deleted.
-local function entry_lives(name)
-  local entry, stream = entry_of(name)
-  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1)
-  if pending.err or #pending == 0 then return false end
-  return #redis.call('XRANGE', TAG .. stream, entry, entry) > 0
-end
-
 -- The places from ARGV[first] on: pairs of stream and entry; nil and the answer of a call that must not be.
 local function read_places(first)
   local places, refused = {}, whole_items(first, 2)

@@ -7,14 +7,14 @@ local now, consumer = unpack(ARGV, 1, 2)
 local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ completed  [^%s|]+ steps%S* %d+%-%d+ [01]$'
 -- status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
 local RUNNING = '^running|(%d+)|(%d+)|([^|]*)||([^|]+)|([^|]+)|(%d+)|(%d+)|0|(%d+)$'
-local GROUP = '^(%d+)(|[%a_]+|%d|%d)$'
+local COUNTED = '^(%d+)(|[%a_]+|%d|%d)$'
 
 -- Takes one from what is left of a join group. False where the body may see that.
 local function count_down(run, id)
   if id == '-' then return true end
   local group = run.groups[id]
   if not group then
-    local left, rest = string.match(redis.call('HGET', run.row, 'g:' .. id) or '', GROUP)
+    local left, rest = string.match(redis.call('HGET', run.row, 'g:' .. id) or '', COUNTED)
     group = {left = tonumber(left) or 0, rest = rest}
     run.groups[id] = group
   end
