@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,9 @@ from redisworld.errors import StepTimeout
 from redisworld.metadata import StepInfo, WorkflowInfo, current_step, current_workflow
 from redisworld.workflows import Step
 from redisworld.world import OwnRun, current_run
+
+_AGAIN_S = 1.0
+"""A body that is still there so long after its cancellation is cancelled again: it may have swallowed it."""
 
 
 class Drained(Exception):
@@ -32,7 +34,8 @@ class Bodies:
         """Loaded before any body ran, as in every process of the application."""
         self._max_payload = max_payload
         self._limiter = anyio.CapacityLimiter(threads)
-        self._scopes: set[anyio.CancelScope] = set()
+        self._running: dict[asyncio.Task[Any], int] = {}
+        """Tasks in which a body runs, and how often a drain has cancelled each."""
         self._abandoned: set[_Thread] = set()
         self._draining = False
         self._ended = anyio.Event()
@@ -40,7 +43,7 @@ class Bodies:
     @property
     def running(self) -> int:
         """How many bodies run now."""
-        return len(self._scopes)
+        return len(self._running)
 
     @property
     def abandoned(self) -> int:
@@ -49,7 +52,7 @@ class Bodies:
 
     async def wait_idle(self) -> None:
         """Return when no body runs."""
-        while self._scopes:
+        while self._running:
             self._ended = anyio.Event()
             await self._ended.wait()
 
@@ -59,10 +62,13 @@ class Bodies:
         return self._draining
 
     def drain(self) -> None:
-        """Cancel all bodies; each raises Drained where it is awaited."""
+        """Cancel all bodies; each raises Drained where it is awaited. One that goes on is cancelled again."""
         self._draining = True
-        for scope in self._scopes:
-            scope.cancel()
+        for task in self._running:
+            self._running[task] += 1
+            task.cancel()
+        if self._running:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self.drain)
 
     async def run(
         self,
@@ -81,25 +87,51 @@ class Bodies:
         if self._draining:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
-        deadline = math.inf if step.timeout_ms is None else anyio.current_time() + step.timeout_ms / 1000
-        with _known(info, workflow, own_run):
-            with anyio.CancelScope(deadline=deadline) as scope:
-                self._scopes.add(scope)
-                try:
-                    result = await (
-                        step.func(*args, **kwargs) if step.is_async else self._in_thread(step, args, kwargs, keep_slot)
-                    )
-                    return step.signature.encode_result(result, max_bytes=self._max_payload)
-                except asyncio.CancelledError as error:
-                    if not scope.cancel_called and not _cancelling():
-                        raise RuntimeError("the step's body raised CancelledError by itself") from error
-                    raise
-                finally:
-                    self._scopes.discard(scope)
-                    self._ended.set()
-        if self._draining:
-            raise Drained
-        raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {(step.timeout_ms or 0) / 1000:g} s")
+        task = _current_task()
+        self._running[task] = 0
+        known = (
+            current_step.set(info),
+            current_workflow.set(WorkflowInfo(info.run_id, workflow)),
+            current_run.set(own_run),
+        )
+        try:
+            if step.timeout_ms is not None:
+                result = await self._in_time(step, args, kwargs, keep_slot)
+            elif step.is_async:
+                result = await step.func(*args, **kwargs)
+            else:
+                result = await self._in_thread(step, args, kwargs, keep_slot)
+            return step.signature.encode_result(result, max_bytes=self._max_payload)
+        except asyncio.CancelledError as error:
+            drained = self._running[task] > 0
+            for _ in range(self._running[task]):
+                task.uncancel()
+            if task.cancelling():
+                raise  # by somebody else, too: it is the worker that ends
+            if drained:
+                raise Drained from None
+            raise RuntimeError("the step's body raised CancelledError by itself") from error
+        finally:
+            current_step.reset(known[0])
+            current_workflow.reset(known[1])
+            current_run.reset(known[2])
+            del self._running[task]
+            self._ended.set()
+
+    async def _in_time(
+        self,
+        step: Step[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keep_slot: Callable[[], Callable[[], None]],
+    ) -> Any:
+        """Run the body of a step with a timeout."""
+        timeout_s = (step.timeout_ms or 0) / 1000
+        with anyio.move_on_after(timeout_s):
+            return await (
+                step.func(*args, **kwargs) if step.is_async else self._in_thread(step, args, kwargs, keep_slot)
+            )
+        raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {timeout_s:g} s")
 
     async def _in_thread(
         self,
@@ -156,20 +188,8 @@ class _Thread:
             self._when_done()
 
 
-def _cancelling() -> bool:
+def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-@contextmanager
-def _known(info: StepInfo, workflow: str, own_run: OwnRun) -> Iterator[None]:
-    """Where the body is, for what it calls."""
-    step = current_step.set(info)
-    run = current_workflow.set(WorkflowInfo(info.run_id, workflow))
-    own = current_run.set(own_run)
-    try:
-        yield
-    finally:
-        current_step.reset(step)
-        current_workflow.reset(run)
-        current_run.reset(own)
+    if task is None:
+        raise RuntimeError("a step's body needs a task of asyncio to run in")
+    return task

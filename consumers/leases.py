@@ -62,15 +62,17 @@ class LeaseKeeper:
         """How long the event loop has not moved."""
         return time.monotonic() - self._ticked
 
-    def hold(self, delivery: Delivery) -> bool:
-        """Keep a delivery; False if this process keeps it already (its own reclaim found it)."""
+    def hold(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Keep deliveries; those that this process did not keep already: its own reclaim may find some."""
+        fresh = []
         with self._lock:
-            known = self._holds.get(delivery.key)
-            if known is not None and not known.lost:
-                return False
-            # what was lost to another worker and came back is a new delivery, whatever its old body still does
-            self._holds[delivery.key] = _Hold(delivery)
-            return True
+            for delivery in deliveries:
+                known = self._holds.get(delivery.key)
+                if known is None or known.lost:
+                    # what was lost to another worker and came back is new, whatever its old body still does
+                    self._holds[delivery.key] = _Hold(delivery)
+                    fresh.append(delivery)
+        return fresh
 
     def engage(self, delivery: Delivery) -> bool:
         """Work on it begins, and it is not given back any more: an attempt would be charged that nobody made.

@@ -120,7 +120,7 @@ class Live:
         self._deliver(f"step_{outcome} {step_id} 1 {at}\n".encode() + payload)
 
     def _deliver(self, element: bytes) -> None:
-        self.instance.deliver(events.parse(element))
+        self.instance.show(element)
         self._last = element
         self.events += 1
 
@@ -133,12 +133,14 @@ class Live:
             self.identity = msgspec.structs.replace(self.identity, context=context)
         elements: tuple[bytes, ...] | list[bytes] = loaded.elements[self._last is not None :]
         while elements:
-            for element in elements:
-                self._deliver(element)
-                if self.instance.consumed == self.replayed_to:
-                    self.instance.passed()
-                if self.events % _EVENTS_PER_TURN == 0:
+            for start in range(0, len(elements), _EVENTS_PER_TURN):
+                if start:
                     await asyncio.sleep(0)
+                with self.instance.many():
+                    for element in elements[start : start + _EVENTS_PER_TURN]:
+                        self._deliver(element)
+                        if self.instance.consumed == self.replayed_to:
+                            self.instance.passed()
             if self.instance.consumed >= loaded.length:
                 return
             elements = await self._world.log(self.identity.run_id, self.instance.consumed)

@@ -16,10 +16,15 @@ from redisworld.world import Delivery, Stream, World
 
 
 class Reader:
-    """Reads the streams of one kind while slots are free, and hands each delivery over."""
+    """Reads the streams of one kind while slots are free, and hands the deliveries over."""
 
     def __init__(
-        self, world: World, streams: list[Stream], slots: Slots, health: LoopHealth, accept: Callable[[Delivery], None]
+        self,
+        world: World,
+        streams: list[Stream],
+        slots: Slots,
+        health: LoopHealth,
+        accept: Callable[[list[Delivery]], None],
     ) -> None:
         self._world = world
         self._streams = streams
@@ -47,14 +52,14 @@ class Reader:
             return
         if self._busy:
             stream = self._busy.popleft()
-            deliveries = await self._world.queue.read([stream], count=free)
+            deliveries = await self._world.queue.read([stream], count=min(free, max(1, self._slots.limit // 2)))
             if deliveries:
                 self._busy.append(stream)
         else:
             deliveries = await self._world.queue.read(self._streams, count=1, block_ms=self._world.settings.block_ms)
             self._busy.extend(dict.fromkeys((delivery.partition, delivery.stream) for delivery in deliveries))
         self._health.read_done()
-        for delivery in deliveries[:free]:
-            self._accept(delivery)
+        if deliveries:
+            self._accept(deliveries[:free])
         for delivery in deliveries[free:]:  # one blocking read over many streams brings one of each
             await self._world.give_back(delivery)

@@ -38,7 +38,7 @@ class Reclaimer:
     """Sweeps the pending lists, and removes consumers that hold nothing and read nothing."""
 
     def __init__(
-        self, world: World, streams: dict[Stream, Slots], health: LoopHealth, accept: Callable[[Delivery], None]
+        self, world: World, streams: dict[Stream, Slots], health: LoopHealth, accept: Callable[[list[Delivery]], None]
     ) -> None:
         self._world = world
         self._health = health
@@ -103,7 +103,7 @@ class Reclaimer:
                     delivery.entry_id,
                     delivery.deliveries,
                 )
-                self._accept(delivery)
+            self._accept(list(sweep.taken))
             if self._cursors[stream] == "0-0":
                 return True
         return True

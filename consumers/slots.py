@@ -70,10 +70,16 @@ class Slots:
         finally:
             self.leave()
 
-    async def enter(self) -> None:
-        """Begin a turn; whoever does must ``leave``."""
+    def enter_now(self) -> bool:
+        """Begin a turn if that needs no waiting; whoever does must ``leave``."""
         if self._at_work < self.limit or self._closed:
             self._at_work += 1
+            return True
+        return False
+
+    async def enter(self) -> None:
+        """Begin a turn, maybe later; whoever does must ``leave``."""
+        if self.enter_now():
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)

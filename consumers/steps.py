@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 
@@ -12,10 +13,20 @@ from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.messages import RunContext, StepMessage, moved
 from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, observe
-from redisworld.workflows import Workflows
+from redisworld.workflows import Step, Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
 
 log = logging.getLogger("redisworld")
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A step message that this worker can run, and the claim it sends."""
+
+    delivery: Delivery
+    message: StepMessage
+    step: Step[..., Any]
+    context: RunContext
+    item: ClaimItem
 
 
 class StepConsumer:
@@ -32,8 +43,7 @@ class StepConsumer:
         context = await self._prologue(delivery, message)
         if context is None or not await self._deployment_fits(delivery, message, context):
             return
-        step = self._app.steps.get(message.step_name)
-        if step is None:
+        if message.step_name not in self._app.steps:
             await refuse(
                 self._world,
                 delivery,
@@ -42,7 +52,21 @@ class StepConsumer:
                 detail=f"no step {message.step_name!r} is registered in this worker",
             )
             return
-        may_replay = self._orchestrator.may_replay(message.workflow_name, context.deployment_id)
+        taken = self._take(delivery, message, context)
+        await self.claimed(taken, await self._world.claim(taken.item))
+
+    def usual(self, delivery: Delivery, message: StepMessage) -> Taken | None:
+        """What to claim for a first delivery that says all there is to know; None where ``process`` has to look."""
+        context = message.run_context
+        if context is None or message.deliveries > 1 or message.step_name not in self._app.steps:
+            return None
+        if not self._fits(context):
+            return None
+        observe(PrologueTaken("run_context", message.run_id, message.step_id))
+        return self._take(delivery, message, context)
+
+    def _take(self, delivery: Delivery, message: StepMessage, context: RunContext) -> Taken:
+        step = self._app.steps[message.step_name]
         item = ClaimItem(
             run_id=message.run_id,
             step_id=message.step_id,
@@ -50,13 +74,17 @@ class StepConsumer:
             message_id=message.message_id,
             delivery=delivery,
             attempts_allowed=step.max_attempts,
-            may_replay=may_replay,
+            may_replay=self._orchestrator.may_replay(message.workflow_name, context.deployment_id),
             step_name=message.step_name,
             input=message.step_input,
             # a redelivery ensures at once; a first delivery only when the bare claim says missing
             ensure=message.step_input is not None and (message.deliveries > 1 or delivery.deliveries > 1),
         )
-        claim = await self._world.claim(item)
+        return Taken(delivery, message, step, context, item)
+
+    async def claimed(self, taken: Taken, claim: Claim) -> None:
+        """Go on from the answer to a claim, to the end of the delivery."""
+        delivery, message, item = taken.delivery, taken.message, taken.item
         if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
             claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
         observe(StepClaimed(claim.outcome, message.run_id, message.step_id, message.step_name))
@@ -65,7 +93,7 @@ class StepConsumer:
             return
         recorded = await self._attempts.run(
             Attempt(
-                step=step,
+                step=taken.step,
                 run_id=message.run_id,
                 workflow=message.workflow_name,
                 step_id=message.step_id,
@@ -76,8 +104,8 @@ class StepConsumer:
                 input=message.step_input if message.step_input is not None else claim.input or b"",
                 delivery=delivery,
                 message_id=message.message_id,
-                context=context,
-                may_replay=may_replay,
+                context=taken.context,
+                may_replay=item.may_replay,
                 waited_ms=max(0, claim.started_at - entry_ms(delivery)),
                 trace_carrier=message.trace_carrier,
             )
@@ -109,8 +137,7 @@ class StepConsumer:
 
     async def _deployment_fits(self, delivery: Delivery, message: StepMessage, context: RunContext) -> bool:
         """Re-route a message of another deployment, with all it carries; after three hops its run fails."""
-        settings = self._world.settings
-        if not settings.affinity or context.deployment_id in ("", settings.deployment):
+        if self._fits(context):
             return True
         hops = message.deployment_mismatch_retry_count
         step = self._app.steps.get(message.step_name)
@@ -124,6 +151,10 @@ class StepConsumer:
             target=delivery.partition.steps(step.queue if step else "", context.deployment_id),
         )
         return False
+
+    def _fits(self, context: RunContext) -> bool:
+        settings = self._world.settings
+        return not settings.affinity or context.deployment_id in ("", settings.deployment)
 
     async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:
         match claim.outcome:

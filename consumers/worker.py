@@ -14,13 +14,12 @@ from collections.abc import Iterable
 from types import FrameType
 
 import anyio
-import msgspec
 
 from consumers.attempts import Attempts
 from consumers.bodies import Bodies
 from consumers.children import contained_children
-from consumers.handback import bury, bury_poison, leave_for_newer
 from consumers.health import Health
+from consumers.intake import Intake
 from consumers.leases import LeaseKeeper
 from consumers.reader import Reader
 from consumers.reclaim import Reclaimer
@@ -30,20 +29,14 @@ from consumers.slots import Slots
 from consumers.steps import StepConsumer
 from consumers.timers import Timers
 from consumers.workflows import Orchestrator
-from redisworld import messages
 from redisworld.errors import MalformedMessage, RedisUnavailable
-from redisworld.messages import StepMessage, WorkflowMessage
-from redisworld.observe import MessageMoved, MessageRead, observe
 from redisworld.replay import install
-from redisworld.settings import SPEC_VERSION
 from redisworld.workflows import Workflows
-from redisworld.world import Delivery, Outgoing, Stream, World
+from redisworld.world import Delivery, Stream, World
 
 log = logging.getLogger("redisworld")
 
 _TICK_S = 0.05
-_SPEC = str(SPEC_VERSION).encode()
-_KINDS = frozenset({"step", "workflow", ""})
 _AFTER_GRACE_S = 3.0
 """What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
 _LEAVING_S = 1.0
@@ -82,7 +75,7 @@ class Worker:
         self._steps = StepConsumer(world, app, attempts, self._orchestrator)
         self._stopping = False
         self._stopped = anyio.Event()
-        self._handlers: asyncio.TaskGroup | None = None
+        self._intake: Intake | None = None
 
     @property
     def abandoned(self) -> int:
@@ -129,7 +122,8 @@ class Worker:
                 background.start_soon(self._tick)
                 with anyio.CancelScope() as held:
                     # for each delivery a task: asyncio's groups make one at a third of the price of anyio's
-                    async with asyncio.TaskGroup() as self._handlers, anyio.create_task_group() as reading:
+                    async with asyncio.TaskGroup() as handlers, anyio.create_task_group() as reading:
+                        self._intake = self._make_intake(handlers)
                         for loop in loops:
                             reading.start_soon(loop.run, lambda: self._stopping)
                         await self._stopped.wait()
@@ -144,6 +138,22 @@ class Worker:
         with anyio.move_on_after(_LEAVING_S):
             await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
+
+    def _make_intake(self, handlers: asyncio.TaskGroup) -> Intake:
+        return Intake(
+            self._world,
+            handlers,
+            steps=self._steps,
+            orchestrator=self._orchestrator,
+            leases=self._leases,
+            step_slots=self._step_slots,
+            replay_slots=self._replay_slots,
+            stopping=lambda: self._stopping,
+        )
+
+    def _accept(self, deliveries: list[Delivery]) -> None:
+        if self._intake is not None:
+            self._intake.accept(deliveries)
 
     def _streams(self) -> tuple[list[Stream], list[Stream]]:
         settings = self._world.settings
@@ -179,73 +189,6 @@ class Worker:
             except RedisUnavailable as error:
                 log.warning("consumer not removed, another worker will: %s", error)
                 return
-
-    def _accept(self, delivery: Delivery) -> None:
-        """Take a delivery into work; one that this process works on already is only renewed."""
-        if self._handlers is None or not self._leases.hold(delivery):
-            return
-        if delivery.deliveries == 1:
-            observe(MessageRead(delivery.kind, "first", 1))
-        slots = self._step_slots if delivery.kind == "step" else self._replay_slots
-        slots.hold()
-        self._handlers.create_task(self._handle(delivery, slots))
-
-    async def _handle(self, delivery: Delivery, slots: Slots) -> None:
-        try:
-            await slots.enter()
-            try:
-                if self._leases.engage(delivery):
-                    await self._process(delivery)
-            finally:
-                slots.leave()
-        except RedisUnavailable as error:
-            self._faults.warn("redis", f"delivery left for its lease to end: entry={delivery.entry_id} {error}")
-        except MalformedMessage as error:
-            await self._bury_malformed(delivery, error, _reason(delivery))
-        except Exception as error:  # the top of a loop: one bad delivery must not end the worker
-            text = (
-                f"delivery failed, it comes back after its lease: entry={delivery.entry_id} run={delivery.text('run')}"
-            )
-            self._faults.warn(f"delivery {type(error).__name__}", text, level=logging.ERROR, trace=error)
-        finally:
-            self._leases.release(delivery)
-            slots.release()
-
-    async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage, reason: str) -> None:
-        try:
-            await bury(self._world, delivery, run_id=delivery.text("run"), reason=reason, detail=str(error))
-        except (RedisUnavailable, MalformedMessage) as outage:
-            self._faults.warn("redis", f"not buried yet: entry={delivery.entry_id} {outage}")
-
-    async def _process(self, delivery: Delivery) -> None:
-        if await bury_poison(self._world, delivery):
-            return
-        newer = delivery.fields.get("spec") != _SPEC and delivery.number("spec") > SPEC_VERSION
-        if newer or delivery.kind not in _KINDS:
-            await leave_for_newer(self._world, delivery)
-            return
-        message = messages.decode(delivery.fields.get("msg", b""))
-        if self._stopping:
-            await self._hand_back(delivery, message)
-        elif isinstance(message, StepMessage):
-            await self._steps.process(delivery, message)
-        else:
-            await self._orchestrator.process(delivery, message)
-
-    async def _hand_back(self, delivery: Delivery, message: StepMessage | WorkflowMessage) -> None:
-        """A delivery that came while draining goes back at once; nothing of it has started."""
-        again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
-        await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
-        observe(MessageMoved(delivery.kind, "drain"))
-
-
-def _reason(delivery: Delivery) -> str:
-    """Whether the message is to blame, or what Redis holds of its run: that parks the run."""
-    try:
-        messages.decode(delivery.fields.get("msg", b""))
-    except MalformedMessage:
-        return "undecodable"
-    return "broken"
 
 
 async def run_until_signalled(worker: Worker) -> None:

@@ -63,6 +63,9 @@ class Signature:
         self._parameters = inspect.signature(func)
         self._annotations: dict[str, Any] | None = None
         self._positional, self._required = _by_position(self._parameters)
+        self._result = f"{what}: the result"
+        self._arguments = f"{what}: the arguments"
+        self._places = {name: f"{what}: argument {name!r}" for name in self._parameters.parameters}
 
     def takes(self, name: str) -> bool:
         """Whether an argument can be given by this name."""
@@ -75,7 +78,7 @@ class Signature:
         Raises InvalidArguments where they do not fit the parameters, InvalidValue for what cannot be stored.
         """
         packed = {name: self._pack_argument(name, value) for name, value in self._bound(args, kwargs).items()}
-        return _sized(packed, f"{self.what}: the arguments", max_bytes)
+        return _sized(packed, self._arguments, max_bytes)
 
     def same_call(self, stored: bytes, asked: bytes) -> bool:
         """Whether both are the same arguments to this code, which may know other fields than what was stored has."""
@@ -102,18 +105,17 @@ class Signature:
 
     def _restore_positional(self, stored: dict[str, Any]) -> tuple[Any, ...]:
         try:
-            return tuple([restore(v, self._annotation(n), f"{self.what}: argument {n!r}") for n, v in stored.items()])
+            return tuple([restore(v, self._annotation(n), self._places[n]) for n, v in stored.items()])
         except InvalidValue as error:
             raise InvalidArguments(str(error)) from error
 
     def encode_result(self, value: Any, *, max_bytes: int | None = None) -> bytes:
         """The bytes of a result. Raises InvalidValue for what would not come back as itself, or is too big."""
-        where = f"{self.what}: the result"
-        return _sized(_pack_checked(value, self._annotation("return"), where), where, max_bytes)
+        return _sized(_pack_checked(value, self._annotation("return"), self._result), self._result, max_bytes)
 
     def decode_result(self, data: bytes) -> Any:
         """The result in these bytes. Raises InvalidValue where it does not fit the return annotation."""
-        return decode(data, self._annotation("return"), where=f"{self.what}: the result")
+        return decode(data, self._annotation("return"), where=self._result)
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments by parameter, in the order of the parameters."""
@@ -125,7 +127,7 @@ class Signature:
             raise InvalidArguments(f"{self.what}: {error}") from error
 
     def _pack_argument(self, name: str, value: Any) -> Any:
-        annotation, where = self._annotation(name), f"{self.what}: argument {name!r}"
+        annotation, where = self._annotation(name), self._places[name]
         kind = self._parameters.parameters[name].kind
         if kind is inspect.Parameter.VAR_POSITIONAL:
             return [_pack_checked(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]
@@ -157,7 +159,7 @@ class Signature:
             if name not in stored:
                 by_name = by_name or parameter.kind in _POSITIONAL
                 continue
-            annotation, where, value = self._annotation(name), f"{self.what}: argument {name!r}", stored[name]
+            annotation, where, value = self._annotation(name), self._places[name], stored[name]
             try:
                 if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                     args += [restore(item, annotation, f"{where}[{i}]") for i, item in enumerate(value)]

@@ -102,12 +102,10 @@ class Body:
         self.loop.check_alive()
         return self.patches.decide(name, self.consumed)
 
-    def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
+    def emit(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
         """A step call is awaited for the first time."""
-        future = self.loop.create_future()
         self.ledger.ask_step(call.id, AskedStep(call, future))
         self.groups.opened(call)
-        return future
 
     def abandon(self, call: StepCall[Any]) -> None:
         """A step call stopped waiting before the step completed."""

@@ -12,7 +12,9 @@ from redisworld.values import Signature
 if TYPE_CHECKING:
     import asyncio
 
-    from redisworld.replay.tasks import ReplayTask
+    from redisworld.replay.tasks import StepTask
+
+_REUSED = "cannot reuse already awaited {!r}: keep its result, or make a task of it"
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -35,8 +37,11 @@ class CallHost(Protocol):
     def dropped(self) -> bool:
         """Whether the body has been torn down, and what it left unawaited is no mistake."""
 
-    def emit(self, call: StepCall[Any]) -> asyncio.Future[Any]:
-        """The call is awaited for the first time: ask for the step, give back the future of its result."""
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of the body's loop."""
+
+    def emit(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
+        """The call is awaited for the first time: ask for the step; ``future`` is to get its result."""
 
     def abandon(self, call: StepCall[Any]) -> None:
         """The call stopped waiting before the step completed."""
@@ -54,7 +59,7 @@ class StepCall(Coroutine[Any, Any, R_co]):
         self.id = id
         self.step = step
         self.input = input
-        self.task: ReplayTask | None = None
+        self.task: StepTask | None = None
         """The task that wraps this call and nothing else."""
         self.delivered = False
         """Whether the completion reached the body."""
@@ -84,7 +89,7 @@ class StepCall(Coroutine[Any, Any, R_co]):
 
     def __await__(self) -> Generator[Any, Any, R_co]:
         if self._awaited:
-            raise RuntimeError(f"cannot reuse already awaited {self!r}: keep its result, or make a task of it")
+            raise RuntimeError(_REUSED.format(self))
         return self._progress
 
     def send(self, value: Any, /) -> Any:
@@ -108,6 +113,21 @@ class StepCall(Coroutine[Any, Any, R_co]):
         if self._running is not None:
             self._running.close()
 
+    def ask(self, future: asyncio.Future[Any]) -> None:
+        """Ask for the step on behalf of a task that wraps nothing else."""
+        if self._awaited:
+            future.set_exception(RuntimeError(_REUSED.format(self)))
+            return
+        self._awaited = True
+        self._host.emit(self, future)
+
+    def abandon(self) -> None:
+        """Stop waiting for the step."""
+        self._awaited = True
+        if not self.delivered:
+            self.abandoned = True
+            self._host.abandon(self)
+
     @property
     def _progress(self) -> Generator[Any, Any, R_co]:
         if self._running is None:
@@ -115,11 +135,10 @@ class StepCall(Coroutine[Any, Any, R_co]):
         return self._running
 
     def _run(self) -> Generator[Any, Any, R_co]:
-        future = self._host.emit(self)
+        future = self._host.create_future()
+        self._host.emit(self, future)
         try:
             result: R_co = yield from future
         finally:
-            if not self.delivered:
-                self.abandoned = True
-                self._host.abandon(self)
+            self.abandon()
         return result

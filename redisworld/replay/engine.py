@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from redisworld import failures, values
 from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError, ReplayDivergence
-from redisworld.events import Event, EventKind
+from redisworld.events import Event, EventKind, parse
 from redisworld.metadata import WorkflowInfo, current_workflow
 from redisworld.replay.attributes import AskedAttributes
 from redisworld.replay.body import Body
@@ -106,6 +107,13 @@ class Instance:
         self._main = self._body.loop.create_task(self._workflow.func(*args, **kwargs), context=context)
         self._run(self.now_ms)
 
+    def show(self, element: bytes) -> None:
+        """Deliver the next element of the log. Raises MalformedMessage for one that is none, and as ``deliver``."""
+        if element.startswith(_HEADERS_PASSED_OVER):
+            self._body.consumed += 1  # most of a fan-out's log: its steps have started
+        else:
+            self.deliver(parse(element))
+
     def deliver(self, event: Event) -> None:
         """Show the body the next event of the log. Raises ReplayDivergence; the instance is of no use then."""
         self._body.consumed += 1
@@ -115,6 +123,10 @@ class Instance:
         if take is None:
             raise self._body.ledger.divergence(event)
         take(self, event)
+
+    def many(self) -> AbstractContextManager[None]:
+        """Deliver several events in it: each costs less. Nothing else may run on this thread meanwhile."""
+        return self._body.loop.running()
 
     def commands(self) -> Pass:
         """What the body asked for that the log does not hold yet. Asking again gives the same."""
@@ -313,6 +325,8 @@ _PASSED_OVER: Final = frozenset(
     }
 )
 """Kinds the body neither asks for by id nor observes."""
+
+_HEADERS_PASSED_OVER: Final = (f"{EventKind.STEP_STARTED} ".encode(), f"{EventKind.STEP_RETRYING} ".encode())
 
 _TAKE: Final[dict[EventKind, Callable[[Instance, Event], None]]] = {
     EventKind.ATTR_SET: Instance._take_attr_set,

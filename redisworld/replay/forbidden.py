@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 from redisworld.errors import ForbiddenInWorkflow
-from redisworld.replay.calls import StepCall
 from redisworld.replay.place import place
 
 FORBIDDEN_LOOP_CALLS: Final = (
@@ -62,8 +61,6 @@ def refuse_spinning(handle: asyncio.Handle, count: int) -> NoReturn:
 
 def refuse_unordered_start(coro: Coroutine[Any, Any, Any]) -> None:
     """Raise ForbiddenInWorkflow when as_completed starts a coroutine: it does so in the order of their addresses."""
-    if isinstance(coro, StepCall):
-        return  # hashes by number
     frame = sys._getframe(2)
     for _ in range(_FRAMES_BELOW_AS_COMPLETED):
         if frame.f_code in _AS_COMPLETED:

@@ -14,8 +14,9 @@ import warnings
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractContextManager
 from contextvars import Context
-from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 from redisworld.durations import MAX_MS
 from redisworld.errors import ForbiddenInWorkflow
@@ -27,7 +28,7 @@ from redisworld.replay.forbidden import (
     refuse_unordered_start,
 )
 from redisworld.replay.place import edge
-from redisworld.replay.tasks import ReplayFuture, ReplayTask
+from redisworld.replay.tasks import ReplayFuture, ReplayTask, StepTask
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -100,6 +101,10 @@ class ReplayLoop(asyncio.AbstractEventLoop):
                 if not handle.cancelled():
                     self._run(handle)
         refuse_spinning(handle, MAX_HANDLES)
+
+    def running(self) -> AbstractContextManager[None]:
+        """Be the running loop for several pieces of the body in a row: to begin and to end that costs most of one."""
+        return _Running(self)
 
     def fire(self, timer: DurableTimer) -> None:
         """Make a timer's callback ready."""
@@ -191,9 +196,11 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]  # typeshed also names 3.14's eager_start
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """A task whose observers are recorded."""
+        """A task that repeats; for a bare step call one whose observers are recorded."""
         if self._closed:
             coro.close()
+        if type(coro) is StepCall:
+            return cast("asyncio.Task[Any]", StepTask(coro, loop=self, name=name))
         refuse_unordered_start(coro)
         task = ReplayTask(coro, loop=self, name=name, context=context)
         self._tasks[task] = None
@@ -240,14 +247,17 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
 
 class _Running:
-    """While it is open, the loop is the running one of its thread."""
+    """While it is open, the loop is the running one of its thread. One inside another of the same loop does nothing."""
 
-    __slots__ = ("_collects", "_hooks", "_loop", "_outer")
+    __slots__ = ("_collects", "_hooks", "_loop", "_nested", "_outer")
 
     def __init__(self, loop: ReplayLoop) -> None:
         self._loop = loop
 
     def __enter__(self) -> None:
+        self._nested = self._loop._running
+        if self._nested:
+            return
         self._outer = events._get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
         self._collects = gc.isenabled()
@@ -259,6 +269,8 @@ class _Running:
         self._loop._running = True
 
     def __exit__(self, *_: object) -> None:
+        if self._nested:
+            return
         self._loop._running = False
         sys.set_asyncgen_hooks(*self._hooks)
         events._set_running_loop(self._outer)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from redisworld.replay.calls import StepCall
 
 if TYPE_CHECKING:
     from redisworld.replay.loop import ReplayLoop
+
+
+_register_task: Callable[[asyncio.Future[Any]], None] = getattr(asyncio.tasks, "_register_task")  # noqa: B009
 
 
 class ReplayFuture(asyncio.Future[Any]):
@@ -25,11 +29,7 @@ class ReplayFuture(asyncio.Future[Any]):
 
 
 class ReplayTask(asyncio.Task[Any]):
-    """A task that hashes by its sequence number and records who observes it.
-
-    ``call`` is the step call it wraps when it is *bare*: no frame of the user's runs in it, so nothing but its
-    observers can notice when the step completes.
-    """
+    """A task that hashes by its sequence number."""
 
     def __init__(
         self,
@@ -41,29 +41,90 @@ class ReplayTask(asyncio.Task[Any]):
     ) -> None:
         number = loop.next_number()
         self._hash = loop.hash_base + number
-        self.call = coro if isinstance(coro, StepCall) else None
-        self.observers: list[Callable[..., object]] = []
-        self._replay_loop = loop
         super().__init__(coro, loop=loop, name=name or f"Task-{number}", context=context)
         # A suspended body is dropped with tasks pending; that is no mistake of the user's.
         self._log_destroy_pending = False
         super().add_done_callback(loop.forget)
-        if self.call is not None:
-            self.call.task = self
 
     def __hash__(self) -> int:
         return self._hash
 
+
+class StepTask(asyncio.Future[Any]):
+    """The task of a *bare* step call: no frame of the user's runs in it, so a future that acts like a task will do.
+
+    Nothing but its observers can notice when the step completes, and it records them. The step is asked for, and a
+    cancellation takes effect, one turn of the loop later, as in a task.
+    """
+
+    def __init__(self, call: StepCall[Any], *, loop: ReplayLoop, name: str | None = None) -> None:
+        number = loop.next_number()
+        self._hash = loop.hash_base + number
+        super().__init__(loop=loop)
+        self.observers: list[Callable[..., object]] = []
+        self._call = call
+        self._name = name or f"Task-{number}"
+        self._cancels = 0
+        self._replay_loop = loop
+        call.task = self
+        _register_task(self)  # for all_tasks(), as asyncio's manual asks of other classes of tasks
+        loop.call_soon(self._start)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._state.lower()} name={self._name!r} coro={self._call!r}>"
+
+    def _start(self) -> None:
+        if not self.done():
+            self._call.ask(self)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """As a task's; the step goes on, and what it gives is dropped."""
+        if self.done():
+            return False
+        self._cancels += 1
+        self._replay_loop.call_soon(self._give_up, msg)
+        return True
+
+    def _give_up(self, msg: Any | None) -> None:
+        if super().cancel(msg):
+            self._call.abandon()
+
+    def cancelling(self) -> int:
+        """As a task's."""
+        return self._cancels
+
+    def uncancel(self) -> int:
+        """As a task's."""
+        self._cancels = max(0, self._cancels - 1)
+        return self._cancels
+
+    def get_name(self) -> str:
+        """As a task's."""
+        return self._name
+
+    def set_name(self, value: object, /) -> None:
+        """As a task's."""
+        self._name = str(value)
+
+    def get_coro(self) -> StepCall[Any]:
+        """The step call."""
+        return self._call
+
+    def get_stack(self, *, limit: int | None = None) -> list[FrameType]:
+        """No frames."""
+        return []
+
     def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         """As asyncio's; asyncio registers every await, join and wait through it."""
         super().add_done_callback(fn, context=context)
-        if self.call is not None:
-            self.observers.append(fn)
-            self._replay_loop.host.observed(self.call, fn)
+        self.observers.append(fn)
+        self._replay_loop.host.observed(self._call, fn)
 
     def remove_done_callback(self, fn: Callable[..., object], /) -> int:
         """As asyncio's."""
-        if self.call is not None:
-            self.observers = [observer for observer in self.observers if observer != fn]
-            self._replay_loop.host.unobserved(self.call)
+        self.observers = [observer for observer in self.observers if observer != fn]
+        self._replay_loop.host.unobserved(self._call)
         return super().remove_done_callback(fn)

@@ -1,5 +1,6 @@
 """Where is the door to Redis? ``World``; nothing outside this package speaks to Redis."""
 
+from redisworld.world.batching import MOST_ITEMS
 from redisworld.world.connection import EMBEDDED_URL, redacted
 from redisworld.world.deliveries import (
     Answer,
@@ -25,6 +26,7 @@ from redisworld.world.world import World
 
 __all__ = [
     "EMBEDDED_URL",
+    "MOST_ITEMS",
     "Answer",
     "Chunk",
     "Claim",

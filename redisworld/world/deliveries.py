@@ -31,7 +31,7 @@ class Delivery(msgspec.Struct, frozen=True, dict=True):
         """The clear field ``kind``: step, workflow, or what a stranger wrote."""
         return self.text("kind")
 
-    @cached_property
+    @property
     def key(self) -> str:
         """What tells this entry from all others: an entry id is unique in its stream only."""
         return f"{self.partition.tag}{self.stream} {self.entry_id}"

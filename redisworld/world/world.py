@@ -400,6 +400,10 @@ class World:
         """Fence and write ``step_started``; goes out with the other claims of this tick."""
         return self._claims.add(item.delivery.partition, item)
 
+    async def claim_together(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
+        """Claim up to ``MOST_ITEMS`` steps of one partition in a call of their own; the answers in their order."""
+        return await self._claim_many(partition, items)
+
     async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         args = [arg for item in items for arg in item.args()]
         replies = await self.call("claim_many", partition, self.clock(), self.consumer, *self.ceiling, *args)

@@ -90,7 +90,7 @@ class Consumers:
         """Process a delivery to its end, as Worker does."""
         message = messages.decode(delivery.fields["msg"])
         slots = self.step_slots if isinstance(message, StepMessage) else self.replay_slots
-        self.leases.hold(delivery)
+        self.leases.hold([delivery])
         slots.hold()
         try:
             async with slots.turn():

@@ -1,0 +1,192 @@
+"""What becomes of the deliveries that a read brings? Each is held, worked on in a turn of its own, and let go.
+
+The usual step messages of one read are claimed in one call, before any of them gets a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVarTuple, Unpack
+
+import msgspec
+
+from consumers.handback import bury, bury_poison, leave_for_newer
+from consumers.leases import LeaseKeeper
+from consumers.slots import Slots
+from consumers.steps import StepConsumer, Taken
+from consumers.workflows import Orchestrator
+from redisworld import messages
+from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.keys import Partition
+from redisworld.messages import StepMessage, WorkflowMessage
+from redisworld.observe import MessageMoved, MessageRead, observe
+from redisworld.settings import SPEC_VERSION
+from redisworld.world import MOST_ITEMS, Delivery, Outgoing, World
+
+Ts = TypeVarTuple("Ts")
+
+log = logging.getLogger("redisworld")
+
+_SPEC = str(SPEC_VERSION).encode()
+_KINDS = frozenset({"step", "workflow", ""})
+
+
+class Intake:
+    """Takes deliveries into work as tasks of ``handlers``. ``stopping``: what comes now goes back."""
+
+    def __init__(
+        self,
+        world: World,
+        handlers: asyncio.TaskGroup,
+        *,
+        steps: StepConsumer,
+        orchestrator: Orchestrator,
+        leases: LeaseKeeper,
+        step_slots: Slots,
+        replay_slots: Slots,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._faults = world.connection.faults
+        self._handlers = handlers
+        self._steps = steps
+        self._orchestrator = orchestrator
+        self._leases = leases
+        self._step_slots = step_slots
+        self._replay_slots = replay_slots
+        self._stopping = stopping
+
+    def accept(self, deliveries: list[Delivery]) -> None:
+        """Take deliveries into work; those that this process works on already are only renewed."""
+        fresh = self._leases.hold(deliveries)
+        together: dict[Partition, list[Taken]] = {}
+        for delivery in fresh:
+            slots = self._slots_of(delivery)
+            slots.hold()
+            taken = self._usual(delivery)
+            if taken is not None and slots.enter_now():
+                together.setdefault(delivery.partition, []).append(taken)
+            else:
+                self._handlers.create_task(self._handle(delivery))
+        for partition, batch in together.items():
+            for start in range(0, len(batch), MOST_ITEMS):
+                self._handlers.create_task(self._claim(partition, batch[start : start + MOST_ITEMS]))
+        for kind, count in Counter(delivery.kind for delivery in fresh if delivery.deliveries == 1).items():
+            observe(MessageRead(kind, "first", count))
+
+    def _slots_of(self, delivery: Delivery) -> Slots:
+        return self._step_slots if delivery.kind == "step" else self._replay_slots
+
+    # -- the steps of one read
+
+    def _usual(self, delivery: Delivery) -> Taken | None:
+        """A step message that can be claimed at once; None where something is to be looked at before."""
+        fields = delivery.fields
+        if delivery.deliveries > 1 or fields.get("kind") != b"step" or fields.get("spec") != _SPEC or self._stopping():
+            return None
+        try:
+            message = messages.decode(fields.get("msg", b""))
+        except MalformedMessage:
+            return None
+        return self._steps.usual(delivery, message) if isinstance(message, StepMessage) else None
+
+    async def _claim(self, partition: Partition, batch: list[Taken]) -> None:
+        """Claim steps in one call; each that has its answer is then a task of its own."""
+        ours = []
+        for taken in batch:
+            if self._leases.engage(taken.delivery):
+                ours.append(taken)
+            else:
+                self._let_go(taken.delivery)
+        try:
+            claims = await self._world.claim_together(partition, [taken.item for taken in ours])
+        except Exception as error:
+            for taken in ours:
+                await self._failed(taken.delivery, error)
+                self._let_go(taken.delivery)
+        else:
+            for taken, claim in zip(ours, claims, strict=True):
+                self._handlers.create_task(self._in_turn(taken.delivery, self._steps.claimed, taken, claim))
+
+    # -- one delivery
+
+    async def _handle(self, delivery: Delivery) -> None:
+        """Process a delivery by itself, in its turn."""
+        slots = self._slots_of(delivery)
+        try:
+            await slots.enter()
+        except asyncio.CancelledError:
+            self._leases.release(delivery)
+            slots.release()
+            raise
+        if self._leases.engage(delivery):
+            await self._in_turn(delivery, self._process, delivery)
+        else:
+            self._let_go(delivery)
+
+    async def _in_turn(
+        self, delivery: Delivery, work: Callable[[Unpack[Ts]], Coroutine[Any, Any, None]], *args: *Ts
+    ) -> None:
+        """Do the work of a delivery to its end, and let it go, whatever comes."""
+        try:
+            await work(*args)
+        except Exception as error:
+            await self._failed(delivery, error)
+        finally:
+            self._let_go(delivery)
+
+    def _let_go(self, delivery: Delivery) -> None:
+        slots = self._slots_of(delivery)
+        slots.leave()
+        self._leases.release(delivery)
+        slots.release()
+
+    async def _failed(self, delivery: Delivery, error: Exception) -> None:
+        """The top of a loop: one bad delivery must not end the worker."""
+        if isinstance(error, RedisUnavailable):
+            self._faults.warn("redis", f"delivery left for its lease to end: entry={delivery.entry_id} {error}")
+        elif isinstance(error, MalformedMessage):
+            await self._bury_malformed(delivery, error)
+        else:
+            where = f"entry={delivery.entry_id} run={delivery.text('run')}"
+            text = f"delivery failed, it comes back after its lease: {where}"
+            self._faults.warn(f"delivery {type(error).__name__}", text, level=logging.ERROR, trace=error)
+
+    async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
+        try:
+            await bury(self._world, delivery, run_id=delivery.text("run"), reason=_reason(delivery), detail=str(error))
+        except (RedisUnavailable, MalformedMessage) as outage:
+            self._faults.warn("redis", f"not buried yet: entry={delivery.entry_id} {outage}")
+
+    async def _process(self, delivery: Delivery) -> None:
+        if await bury_poison(self._world, delivery):
+            return
+        newer = delivery.fields.get("spec") != _SPEC and delivery.number("spec") > SPEC_VERSION
+        if newer or delivery.kind not in _KINDS:
+            await leave_for_newer(self._world, delivery)
+            return
+        message = messages.decode(delivery.fields.get("msg", b""))
+        if self._stopping():
+            await self._hand_back(delivery, message)
+        elif isinstance(message, StepMessage):
+            await self._steps.process(delivery, message)
+        else:
+            await self._orchestrator.process(delivery, message)
+
+    async def _hand_back(self, delivery: Delivery, message: StepMessage | WorkflowMessage) -> None:
+        """A delivery that came while draining goes back at once; nothing of it has started."""
+        again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
+        await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
+        observe(MessageMoved(delivery.kind, "drain"))
+
+
+def _reason(delivery: Delivery) -> str:
+    """Whether the message is to blame, or what Redis holds of its run: that parks the run."""
+    try:
+        messages.decode(delivery.fields.get("msg", b""))
+    except MalformedMessage:
+        return "undecodable"
+    return "broken"
