@@ -10,10 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from consumers.attempt import Attempt, Scope
 from consumers.bodies import Bodies, Drained
 from consumers.dispatch import step_message, step_stream
 from consumers.leases import LeaseKeeper
@@ -21,12 +22,9 @@ from consumers.slots import Slots
 from redisworld import failures, messages
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
-from redisworld.messages import RunContext
-from redisworld.metadata import StepInfo
 from redisworld.observe import StepEnded, StepStarted, observe
 from redisworld.retries import leaves
-from redisworld.workflows import Step
-from redisworld.world import Completion, Delivery, OwnRun, Recorded, World
+from redisworld.world import Completion, Recorded, World
 
 log = logging.getLogger("redisworld")
 
@@ -34,27 +32,6 @@ Answer = TypeVar("Answer")
 
 _LOGGED = 500
 """Characters of an error in the log; the whole of it is in the run's event log."""
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that has been started: fenced, logged, and ours until its token is taken from it."""
-
-    step: Step[..., Any]
-    run_id: str
-    workflow: str
-    step_id: str
-    token: str
-    attempt: int
-    charged: int
-    first_started_at: int
-    input: bytes
-    delivery: Delivery
-    message_id: str
-    context: RunContext
-    may_replay: bool
-    inline: bool = False
-    waited_ms: int = 0
-    trace_carrier: dict[str, str] | None = None
 
 
 class Executed(msgspec.Struct, frozen=True):
@@ -74,19 +51,14 @@ class Attempts:
         self._leases = leases
         self._slots = slots
 
-    async def run(self, attempt: Attempt) -> Recorded:
-        """Run the body and record its outcome: exactly one completion, however often it has to be sent."""
-        return await self.record(await self.execute(attempt))
-
     async def execute(self, attempt: Attempt) -> Executed:
         """Run the body; its outcome is not recorded yet."""
         a, started = attempt, time.monotonic()
-        own_run = OwnRun(self._world, run_id=a.run_id, step_id=a.step_id, attempt=a.attempt, token=a.token)
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
         if a.step.timeout_ms is not None:
             self._leases.limit(a.delivery, a.step.timeout_ms)
         try:
-            result = await self._bodies.run(a.step, _info(a), a.workflow, own_run, a.input, self._slots.keep)
+            result = await self._bodies.run(a.step, Scope(self._world, a), a.input, self._slots.keep)
         except Drained:
             completion = self._retry(
                 a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
@@ -183,20 +155,6 @@ class Attempts:
             target=step_stream(self._world, a.delivery.partition, a.step.queue, a.context),
             message=messages.encode(message),
         )
-
-
-def _info(a: Attempt) -> StepInfo:
-    timeout_ms = a.step.timeout_ms
-    return StepInfo(
-        run_id=a.run_id,
-        step_id=a.step_id,
-        step_name=a.step.name,
-        attempt=a.attempt,
-        step_started_at=datetime.fromtimestamp(a.first_started_at / 1000, tz=UTC),
-        max_attempts=a.step.max_attempts,
-        retries_left=max(a.step.max_retries + 1 - a.charged, 0),
-        deadline=None if timeout_ms is None else datetime.now(UTC) + timedelta(milliseconds=timeout_ms),
-    )
 
 
 def _delay_ms(a: Attempt, error: Exception) -> int:

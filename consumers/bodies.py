@@ -14,9 +14,8 @@ import anyio
 import anyio.to_thread
 
 from redisworld.errors import StepTimeout
-from redisworld.metadata import StepInfo, WorkflowInfo, current_step, current_workflow
+from redisworld.metadata import StepScope, current_step
 from redisworld.workflows import Step
-from redisworld.world import OwnRun, current_run
 
 _AGAIN_S = 1.0
 """A body that is still there so long after its cancellation is cancelled again: it may have swallowed it."""
@@ -73,15 +72,14 @@ class Bodies:
     async def run(
         self,
         step: Step[..., Any],
-        info: StepInfo,
-        workflow: str,
-        own_run: OwnRun,
+        scope: StepScope,
         data: bytes,
         keep_slot: Callable[[], Callable[[], None]],
     ) -> bytes:
         """Decode the arguments, run the body once and encode its result.
 
-        Raises what the body raises, InvalidArguments and InvalidValue for what does not fit, StepTimeout, Drained.
+        ``scope`` is what the body may learn. Raises what the body raises, InvalidArguments and InvalidValue for what
+        does not fit, StepTimeout, Drained.
         ``keep_slot`` is asked when a timed-out thread goes on; what it returns is called when that thread ends.
         """
         if self._draining:
@@ -89,11 +87,7 @@ class Bodies:
         args, kwargs = step.signature.decode_call(data)
         task = _current_task()
         self._running[task] = 0
-        known = (
-            current_step.set(info),
-            current_workflow.set(WorkflowInfo(info.run_id, workflow)),
-            current_run.set(own_run),
-        )
+        known = current_step.set(scope)
         try:
             if step.timeout_ms is not None:
                 result = await self._in_time(step, args, kwargs, keep_slot)
@@ -112,9 +106,7 @@ class Bodies:
                 raise Drained from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
         finally:
-            current_step.reset(known[0])
-            current_workflow.reset(known[1])
-            current_run.reset(known[2])
+            current_step.reset(known)
             del self._running[task]
             self._ended.set()
 

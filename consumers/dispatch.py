@@ -20,6 +20,7 @@ def step_message(
     data: bytes,
     trace_carrier: dict[str, str] | None,
     message_id: str | None = None,
+    now_ms: int = 0,
 ) -> StepMessage:
     """A step ready to run. An input above ``step_input_limit`` stays in the log, where the claim finds it."""
     return StepMessage(
@@ -29,7 +30,7 @@ def step_message(
         step_id=step_id,
         step_name=name,
         run_context=context,
-        requested_at=time.time_ns() // 1_000_000,
+        requested_at=now_ms or time.time_ns() // 1_000_000,
         trace_carrier=trace_carrier,
         step_input=data if len(data) <= world.settings.step_input_limit else None,
     )

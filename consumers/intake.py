@@ -1,18 +1,24 @@
 """What becomes of the deliveries that a read brings? Each is held, worked on in a turn of its own, and let go.
 
-The usual step messages of one read are claimed in one call, before any of them gets a task.
+The usual step messages of one read are claimed in one call, before any of them gets a task; their outcomes go out
+together with those that end in the same tick, and no task waits for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
+from types import TracebackType
 from typing import Any, TypeVarTuple, Unpack
 
+import anyio
 import msgspec
 
+from consumers.attempts import Attempts, Executed
 from consumers.handback import bury, bury_poison, leave_for_newer
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
@@ -24,7 +30,7 @@ from redisworld.keys import Partition
 from redisworld.messages import StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, MessageRead, observe
 from redisworld.settings import SPEC_VERSION
-from redisworld.world import MOST_ITEMS, Delivery, Outgoing, World
+from redisworld.world import MOST_ITEMS, Claim, Delivery, Outgoing, Recorded, World
 
 Ts = TypeVarTuple("Ts")
 
@@ -35,15 +41,15 @@ _KINDS = frozenset({"step", "workflow", ""})
 
 
 class Intake:
-    """Takes deliveries into work as tasks of ``handlers``. ``stopping``: what comes now goes back."""
+    """Takes deliveries into work; a context manager that waits for them. ``stopping``: what comes now goes back."""
 
     def __init__(
         self,
         world: World,
-        handlers: asyncio.TaskGroup,
         *,
         steps: StepConsumer,
         orchestrator: Orchestrator,
+        attempts: Attempts,
         leases: LeaseKeeper,
         step_slots: Slots,
         replay_slots: Slots,
@@ -51,17 +57,39 @@ class Intake:
     ) -> None:
         self._world = world
         self._faults = world.connection.faults
-        self._handlers = handlers
         self._steps = steps
         self._orchestrator = orchestrator
+        self._attempts = attempts
         self._leases = leases
         self._step_slots = step_slots
         self._replay_slots = replay_slots
         self._stopping = stopping
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = 0
+        """Deliveries accepted and not let go. One whose outcome is on its way has no task."""
+        self._moved = anyio.Event()
+
+    async def __aenter__(self) -> Intake:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait until all is let go. After an error, or when that is cancelled, all that goes on is cancelled."""
+        try:
+            while self._open and error is None:
+                self._moved = anyio.Event()
+                await self._moved.wait()
+        finally:
+            for task in self._tasks if self._open else ():
+                task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def accept(self, deliveries: list[Delivery]) -> None:
         """Take deliveries into work; those that this process works on already are only renewed."""
         fresh = self._leases.hold(deliveries)
+        self._open += len(fresh)
         together: dict[Partition, list[Taken]] = {}
         for delivery in fresh:
             slots = self._slots_of(delivery)
@@ -70,12 +98,19 @@ class Intake:
             if taken is not None and slots.enter_now():
                 together.setdefault(delivery.partition, []).append(taken)
             else:
-                self._handlers.create_task(self._handle(delivery))
+                self._begin(self._handle(delivery))
         for partition, batch in together.items():
             for start in range(0, len(batch), MOST_ITEMS):
-                self._handlers.create_task(self._claim(partition, batch[start : start + MOST_ITEMS]))
+                self._begin(self._claim(partition, batch[start : start + MOST_ITEMS]))
         for kind, count in Counter(delivery.kind for delivery in fresh if delivery.deliveries == 1).items():
             observe(MessageRead(kind, "first", count))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of its own, which raises nothing. Not of a TaskGroup: that costs as much as the task itself."""
+        task = _new_task(work)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _slots_of(self, delivery: Delivery) -> Slots:
         return self._step_slots if delivery.kind == "step" else self._replay_slots
@@ -103,25 +138,53 @@ class Intake:
                 self._let_go(taken.delivery)
         try:
             claims = await self._world.claim_together(partition, [taken.item for taken in ours])
-        except Exception as error:
+        except BaseException as error:
             for taken in ours:
-                await self._failed(taken.delivery, error)
+                if isinstance(error, Exception):
+                    await self._failed(taken.delivery, error)
                 self._let_go(taken.delivery)
+            if not isinstance(error, Exception):
+                raise
         else:
             for taken, claim in zip(ours, claims, strict=True):
-                self._handlers.create_task(self._in_turn(taken.delivery, self._steps.claimed, taken, claim))
+                self._begin(self._execute(taken, claim))
+
+    async def _execute(self, taken: Taken, claim: Claim) -> None:
+        """Work on a claimed step until its outcome is on its way to Redis."""
+        executed = None
+        try:
+            executed = await self._steps.execute(taken, claim)
+        except Exception as error:
+            await self._failed(taken.delivery, error)
+        finally:
+            if executed is None:
+                self._let_go(taken.delivery)
+        if executed is not None:
+            self._world.complete_then(executed.completion, partial(self._recorded, taken, executed))
+
+    def _recorded(self, taken: Taken, executed: Executed, answer: Recorded | BaseException) -> None:
+        """Redis has taken the outcome of a step, or it is not known to have."""
+        if isinstance(answer, Exception):
+            self._begin(self._in_turn(taken.delivery, self._steps.finish, taken, executed))
+            return
+        if isinstance(answer, Recorded):
+            self._attempts.ended(executed, answer.outcome)
+            if answer.detail == "responsible":
+                self._begin(self._in_turn(taken.delivery, self._steps.continue_run, taken))
+                return
+        self._let_go(taken.delivery)
 
     # -- one delivery
 
     async def _handle(self, delivery: Delivery) -> None:
         """Process a delivery by itself, in its turn."""
-        slots = self._slots_of(delivery)
+        entered = False
         try:
-            await slots.enter()
-        except asyncio.CancelledError:
-            self._leases.release(delivery)
-            slots.release()
-            raise
+            await self._slots_of(delivery).enter()
+            entered = True
+        finally:
+            if not entered:
+                self._let_go(delivery, entered=False)
         if self._leases.engage(delivery):
             await self._in_turn(delivery, self._process, delivery)
         else:
@@ -138,11 +201,15 @@ class Intake:
         finally:
             self._let_go(delivery)
 
-    def _let_go(self, delivery: Delivery) -> None:
+    def _let_go(self, delivery: Delivery, *, entered: bool = True) -> None:
         slots = self._slots_of(delivery)
-        slots.leave()
+        if entered:
+            slots.leave()
         self._leases.release(delivery)
         slots.release()
+        self._open -= 1
+        if not self._open:
+            self._moved.set()
 
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
         """The top of a loop: one bad delivery must not end the worker."""
@@ -181,6 +248,14 @@ class Intake:
         again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
         await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
         observe(MessageMoved(delivery.kind, "drain"))
+
+
+def _new_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task that has begun where Python can do that (3.12): a body that waits for nothing ends on the spot."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    return asyncio.Task(work, loop=loop)
 
 
 def _reason(delivery: Delivery) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -71,7 +72,7 @@ def chunks(
     attributes go with the first.
     ``holders`` says of each new hook which other run holds its token.
     """
-    settings = world.settings
+    settings, items = world.settings, _Steps(world, delivery, run)
     chunk: Item = ended.item() if ended else []
     for name in asked.patches:  # in the first chunk: what is asked for beyond a patch must not be without it
         chunk += ["patch", name]
@@ -82,7 +83,7 @@ def chunks(
     for step in asked.steps:
         if inline is not None and step.id == inline.step.id:
             continue
-        item = _step(world, delivery, run, step)
+        item = items.item(step)
         weight = 2 * len(step.input) + _MESSAGE  # it goes into the log and into the message
         if steps and (steps >= most or size + weight > settings.chunk_bytes):
             yield chunk, False
@@ -91,7 +92,7 @@ def chunks(
         steps += 1
         size += weight
     if inline is not None:
-        chunk += ["inline", *_step(world, delivery, run, inline.step)[1:], inline.token]
+        chunk += ["inline", *items.item(inline.step)[1:], inline.token]
     for wait in asked.waits:
         chunk += ["wait", wait.id, wait.due_ms]
     for dropped in asked.cancelled_waits:
@@ -136,16 +137,29 @@ def failure(error: ErrorInfo) -> Item:
     return ["end", "run_failed", error.code or "USER_ERROR", failures.encode(error)]
 
 
-def _step(world: World, delivery: Delivery, run: Identity, step: CreateStep) -> Item:
-    message = step_message(
-        world,
-        run_id=run.run_id,
-        workflow=run.workflow,
-        step_id=step.id,
-        name=step.name,
-        context=run.context,
-        data=step.input,
-        trace_carrier=run.trace_carrier,
-    )
-    target = step_stream(world, delivery.partition, step.queue, run.context)
-    return ["step", step.id, step.name, step.group, target, messages.encode(message), step.input]
+class _Steps:
+    """The steps of one pass as commit_pass takes them. What they share is worked out once: a fan-out has thousands."""
+
+    def __init__(self, world: World, delivery: Delivery, run: Identity) -> None:
+        self._world = world
+        self._partition = delivery.partition
+        self._run = run
+        self._now_ms = time.time_ns() // 1_000_000
+        self._streams: dict[str, str] = {}
+
+    def item(self, step: CreateStep) -> Item:
+        run = self._run
+        message = step_message(
+            self._world,
+            run_id=run.run_id,
+            workflow=run.workflow,
+            step_id=step.id,
+            name=step.name,
+            context=run.context,
+            data=step.input,
+            trace_carrier=run.trace_carrier,
+            now_ms=self._now_ms,
+        )
+        if (target := self._streams.get(step.queue)) is None:
+            target = self._streams[step.queue] = step_stream(self._world, self._partition, step.queue, run.context)
+        return ["step", step.id, step.name, step.group, target, messages.encode(message), step.input]

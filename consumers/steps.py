@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from consumers.attempts import Attempt, Attempts
+from consumers.attempt import Attempt
+from consumers.attempts import Attempts, Executed
 from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
@@ -53,7 +54,8 @@ class StepConsumer:
             )
             return
         taken = self._take(delivery, message, context)
-        await self.claimed(taken, await self._world.claim(taken.item))
+        if executed := await self.execute(taken, await self._world.claim(taken.item)):
+            await self.finish(taken, executed)
 
     def usual(self, delivery: Delivery, message: StepMessage) -> Taken | None:
         """What to claim for a first delivery that says all there is to know; None where ``process`` has to look."""
@@ -82,16 +84,16 @@ class StepConsumer:
         )
         return Taken(delivery, message, step, context, item)
 
-    async def claimed(self, taken: Taken, claim: Claim) -> None:
-        """Go on from the answer to a claim, to the end of the delivery."""
+    async def execute(self, taken: Taken, claim: Claim) -> Executed | None:
+        """Run the body if the claim lets it; None where that has ended the delivery."""
         delivery, message, item = taken.delivery, taken.message, taken.item
         if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
             claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
         observe(StepClaimed(claim.outcome, message.run_id, message.step_id, message.step_name))
         if claim.outcome != "started":
             await self._not_started(delivery, message, claim)
-            return
-        recorded = await self._attempts.run(
+            return None
+        return await self._attempts.execute(
             Attempt(
                 step=taken.step,
                 run_id=message.run_id,
@@ -110,8 +112,15 @@ class StepConsumer:
                 trace_carrier=message.trace_carrier,
             )
         )
-        if recorded.detail == "responsible":
-            await self._orchestrator.continue_run(delivery, message, fetched_for="last_completer")
+
+    async def finish(self, taken: Taken, executed: Executed) -> None:
+        """Record the outcome, and continue the run where that falls to this delivery."""
+        if (await self._attempts.record(executed)).detail == "responsible":
+            await self.continue_run(taken)
+
+    async def continue_run(self, taken: Taken) -> None:
+        """Continue the run: this delivery's completion was the last that it waited for."""
+        await self._orchestrator.continue_run(taken.delivery, taken.message, fetched_for="last_completer")
 
     async def _prologue(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
         """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with."""

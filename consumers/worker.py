@@ -62,17 +62,17 @@ class Worker:
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
         self._bodies = Bodies(settings.concurrency, settings.max_payload)
-        attempts = Attempts(world, self._bodies, self._leases, self._step_slots)
+        self._attempts = Attempts(world, self._bodies, self._leases, self._step_slots)
         self._orchestrator = Orchestrator(
             world,
             app,
-            attempts,
+            self._attempts,
             step_slots=self._step_slots,
             replay_slots=self._replay_slots,
             queues=self._queues,
             stopping=lambda: self._stopping,
         )
-        self._steps = StepConsumer(world, app, attempts, self._orchestrator)
+        self._steps = StepConsumer(world, app, self._attempts, self._orchestrator)
         self._stopping = False
         self._stopped = anyio.Event()
         self._intake: Intake | None = None
@@ -121,9 +121,7 @@ class Worker:
             async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
                 with anyio.CancelScope() as held:
-                    # for each delivery a task: asyncio's groups make one at a third of the price of anyio's
-                    async with asyncio.TaskGroup() as handlers, anyio.create_task_group() as reading:
-                        self._intake = self._make_intake(handlers)
+                    async with self._make_intake() as self._intake, anyio.create_task_group() as reading:
                         for loop in loops:
                             reading.start_soon(loop.run, lambda: self._stopping)
                         await self._stopped.wait()
@@ -139,12 +137,12 @@ class Worker:
             await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
 
-    def _make_intake(self, handlers: asyncio.TaskGroup) -> Intake:
+    def _make_intake(self) -> Intake:
         return Intake(
             self._world,
-            handlers,
             steps=self._steps,
             orchestrator=self._orchestrator,
+            attempts=self._attempts,
             leases=self._leases,
             step_slots=self._step_slots,
             replay_slots=self._replay_slots,

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from consumers.attempts import Attempt, Attempts, Executed
+from consumers.attempt import Attempt
+from consumers.attempts import Attempts, Executed
 from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
 from consumers.live import Live, context_of
 from consumers.passes import Ended, Inline, chunks, failure, status_of, writes_only

@@ -21,6 +21,9 @@ from redisworld.errors import MalformedMessage
 class EventKind(StrEnum):
     """The kinds of events; each is written by a script that checks, changes the row and appends, or does none."""
 
+    __hash__ = str.__hash__
+    """That of Enum is Python, and a replay looks each event up."""
+
     RUN_CREATED = "run_created"
     RUN_STARTED = "run_started"
     RUN_COMPLETED = "run_completed"
@@ -78,12 +81,12 @@ def parse(element: bytes) -> Event:
     try:
         kind, identifier, attempt, at = parts[:4]
         return Event(
-            kind=_KINDS[kind],
-            id="" if identifier == "-" else identifier,
-            attempt=0 if attempt == "-" else int(attempt),
-            at=int(at),
-            detail=parts[4] if len(parts) > 4 else "",
-            payload=payload,
+            _KINDS[kind],
+            "" if identifier == "-" else identifier,
+            0 if attempt == "-" else int(attempt),
+            int(at),
+            parts[4] if len(parts) > 4 else "",
+            payload,
         )
     except (ValueError, KeyError) as error:
         raise MalformedMessage(f"not a log element: header {header[:120]!r}") from error

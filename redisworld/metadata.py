@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
@@ -37,24 +38,34 @@ class WorkflowInfo(msgspec.Struct, frozen=True):
     """None in a step, which starts without reading the run."""
 
 
-current_step: ContextVar[StepInfo | None] = ContextVar("redisworld_current_step", default=None)
+class StepScope(Protocol):
+    """What the code of a running step may learn of it. Each is made when it is asked for: few steps ask."""
+
+    @property
+    def info(self) -> StepInfo: ...
+    @property
+    def workflow(self) -> WorkflowInfo: ...
+
+
+current_step: ContextVar[StepScope | None] = ContextVar("redisworld_current_step", default=None)
 """Set by the consumer around a step's body. A step called by another one as a function is part of that one."""
 
 current_workflow: ContextVar[WorkflowInfo | None] = ContextVar("redisworld_current_workflow", default=None)
-"""Set by the replay engine for a workflow's body, and by the consumer around a step's body."""
+"""Set by the replay engine for a workflow's body."""
 
 
 def get_step_metadata() -> StepInfo:
     """The step this code runs in. Raises InvalidInput outside a step."""
-    info = current_step.get()
-    if info is None:
+    scope = current_step.get()
+    if scope is None:
         raise InvalidInput("get_step_metadata() was called outside a step: only a running step has metadata")
-    return info
+    return scope.info
 
 
 def get_workflow_metadata() -> WorkflowInfo:
     """The run this workflow body or step belongs to. Raises InvalidInput outside both."""
-    info = current_workflow.get()
+    scope = current_step.get()
+    info = current_workflow.get() if scope is None else scope.workflow
     if info is None:
         raise InvalidInput("get_workflow_metadata() was called outside a workflow and outside a step")
     return info

@@ -94,7 +94,7 @@ def get_writable(name: str = "default") -> Writable:
 
 
 def _own_run(what: str, instead: str) -> OwnRun:
-    own_run = current_run.get()
+    own_run = current_run()
     if own_run is None:
         raise InvalidInput(f"{what} works in a running step or a workflow body only; {instead}")
     return own_run

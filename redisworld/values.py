@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,7 +78,12 @@ class Signature:
 
         Raises InvalidArguments where they do not fit the parameters, InvalidValue for what cannot be stored.
         """
-        packed = {name: self._pack_argument(name, value) for name, value in self._bound(args, kwargs).items()}
+        bound = self._bound(args, kwargs)
+        if self._arguments_are_plain:
+            places = self._places
+            packed = {name: pack(value, places[name]) for name, value in bound.items()}
+        else:
+            packed = {name: self._pack_argument(name, value) for name, value in bound.items()}
         return _sized(packed, self._arguments, max_bytes)
 
     def same_call(self, stored: bytes, asked: bytes) -> bool:
@@ -99,6 +105,8 @@ class Signature:
                 f"{self.what}: the stored arguments are a {type(stored).__name__}, not a map by name"
             )
         if self._required <= len(stored) and tuple(stored) == self._positional[: len(stored)]:
+            if self._arguments_are_plain:
+                return tuple(stored.values()), {}
             return self._restore_positional(stored), {}
         self._refuse_misfits(stored)
         return self._restore_call(stored)
@@ -111,11 +119,24 @@ class Signature:
 
     def encode_result(self, value: Any, *, max_bytes: int | None = None) -> bytes:
         """The bytes of a result. Raises InvalidValue for what would not come back as itself, or is too big."""
-        return _sized(_pack_checked(value, self._annotation("return"), self._result), self._result, max_bytes)
+        where = self._result
+        packed = (
+            pack(value, where) if self._result_is_plain else _pack_checked(value, self._annotation("return"), where)
+        )
+        return _sized(packed, where, max_bytes)
 
     def decode_result(self, data: bytes) -> Any:
         """The result in these bytes. Raises InvalidValue where it does not fit the return annotation."""
-        return decode(data, self._annotation("return"), where=self._result)
+        return unpack(data) if self._result_is_plain else decode(data, self._annotation("return"), where=self._result)
+
+    @cached_property
+    def _arguments_are_plain(self) -> bool:
+        """Whether no argument needs its annotation: all calls but the first save looking."""
+        return bool(self._positional) and not any(names_a_type(self._annotation(name)) for name in self._positional)
+
+    @cached_property
+    def _result_is_plain(self) -> bool:
+        return not names_a_type(self._annotation("return"))
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments by parameter, in the order of the parameters."""

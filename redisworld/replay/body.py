@@ -111,9 +111,9 @@ class Body:
         """A step call stopped waiting before the step completed."""
         self.groups.changed(call)
 
-    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
-        """A bare step's task got an observer."""
-        self.groups.observed(call, observer)
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> object | None:
+        """A bare step's task got an observer: what it shares with the others of its join, or None."""
+        return self.groups.observed(call, observer)
 
     def unobserved(self, call: StepCall[Any]) -> None:
         """A bare step's task lost an observer."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from redisworld import failures, values
@@ -131,23 +132,24 @@ class Instance:
     def commands(self) -> Pass:
         """What the body asked for that the log does not hold yet. Asking again gives the same."""
         ledger, groups = self._body.ledger, self._body.groups
-        for item in ledger.unrecorded.values():
-            if isinstance(item, AskedStep):
-                groups.unknown(item.call)
+        asked = sorted(ledger.unrecorded.values(), key=_number)
+        steps = [item for item in asked if type(item) is AskedStep]
+        others = [item for item in asked if type(item) is not AskedStep]
+        for item in steps:
+            groups.unknown(item.call)
         changes = [] if self.outcome else groups.settle()
-        asked = sorted(ledger.unrecorded.values(), key=lambda item: item.number)
         assigned = dict.fromkeys(group for _, group in changes if groups.mode(group))
         return Pass(
-            steps=[self._create(item) for item in asked if isinstance(item, AskedStep)],
-            waits=[item.command() for item in asked if isinstance(item, AskedWait) and item.timer is not None],
+            steps=[self._create(item) for item in steps],
+            waits=[item.command() for item in others if isinstance(item, AskedWait) and item.timer is not None],
             cancelled_waits=[CancelWait(id) for id in ledger.to_cancel],
-            hooks=[] if self.outcome else [item.command() for item in asked if isinstance(item, AskedHook)],
+            hooks=[] if self.outcome else [item.command() for item in others if isinstance(item, AskedHook)],
             disposed_hooks=[] if self.outcome else [DisposeHook(id) for id in ledger.to_dispose],
             groups=[SealGroup(group, groups.mode(group) or "all") for group in assigned],
             assigns=[Assign(call.id, group) for call, group in changes if call.id not in ledger.unrecorded],
             outcome=self.outcome,
             patches=tuple(self._body.patches.unrecorded),
-            attributes=tuple(item.command() for item in asked if isinstance(item, AskedAttributes)),
+            attributes=tuple(item.command() for item in others if isinstance(item, AskedAttributes)),
         )
 
     def committed(self) -> None:
@@ -302,6 +304,9 @@ class Instance:
 
     def _encode_result(self, result: Any) -> bytes:
         return self._workflow.signature.encode_result(result, max_bytes=self._max_payload)
+
+
+_number: Final = attrgetter("number")
 
 
 def shown(data: bytes) -> str:

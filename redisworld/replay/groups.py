@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import asyncio.tasks
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from functools import lru_cache
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from redisworld.replay.calls import StepCall
@@ -84,11 +85,14 @@ class Groups:
         if call.number in self._open:
             self._changed[call.number] = call
 
-    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
-        """The step's task got an observer."""
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> object | None:
+        """The step's task got an observer: what it has in common with the others of its join, or None."""
         self.changed(call)
-        if call.settled or (key := _join_key(observer)) is None:
-            return
+        if (key := _join_key(observer)) is not None and not call.settled:
+            self._join(key, call, observer)
+        return key
+
+    def _join(self, key: object, call: StepCall[Any], observer: Callable[..., object]) -> None:
         join = self._joins.get(key)
         if join is None:
             join = self._joins[key] = _make_join(observer, call)
@@ -137,8 +141,8 @@ class Groups:
             return WAKES
         if not call.task.observers:
             return UNOBSERVED
-        first, *others = (_join_key(observer) for observer in call.task.observers)
-        if first is None or any(other != first for other in others):
+        first, *others = [key for _, key in call.task.observers]
+        if first is None or any(other is not first for other in others):
             return WAKES
         join = self._joins[first]
         join.watch(self._look_again)
@@ -156,15 +160,18 @@ class Groups:
 
 def _join_key(observer: Callable[..., object]) -> object | None:
     """What the observers of all children of one join have in common, or None when it is no join we know."""
-    if isinstance(observer, MethodType) and observer.__func__ is _TASK_GROUP:
-        return observer.__self__
-    if (
-        isinstance(observer, FunctionType)
-        and observer.__qualname__ == _GATHER
-        and observer.__module__ == asyncio.tasks.__name__
-    ):
-        return observer if {"outer", "return_exceptions"} <= set(observer.__code__.co_freevars) else None
-    return None
+    if isinstance(observer, MethodType):
+        return observer.__self__ if observer.__func__ is _TASK_GROUP else None
+    return observer if isinstance(observer, FunctionType) and _is_of_gather(observer.__code__) else None
+
+
+@lru_cache(maxsize=256)
+def _is_of_gather(code: CodeType) -> bool:
+    return (
+        code.co_qualname == _GATHER
+        and code.co_filename == asyncio.tasks.__file__
+        and {"outer", "return_exceptions"} <= set(code.co_freevars)
+    )
 
 
 def _make_join(observer: Callable[..., object], first: StepCall[Any]) -> Join:

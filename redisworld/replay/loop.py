@@ -53,8 +53,8 @@ class LoopHost(Protocol):
     def drop_wait(self, timer: DurableTimer) -> None:
         """A timer was cancelled before it fired."""
 
-    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> None:
-        """A bare step's task got an observer."""
+    def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> object | None:
+        """A bare step's task got an observer: what it shares with the others of its join, or None."""
 
     def unobserved(self, call: StepCall[Any]) -> None:
         """A bare step's task lost an observer."""

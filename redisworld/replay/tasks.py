@@ -61,7 +61,8 @@ class StepTask(asyncio.Future[Any]):
         number = loop.next_number()
         self._hash = loop.hash_base + number
         super().__init__(loop=loop)
-        self.observers: list[Callable[..., object]] = []
+        self.observers: list[tuple[Callable[..., object], object | None]] = []
+        """Each with what it shares with the others of its join, as the host says, or None."""
         self._call = call
         self._name = name or f"Task-{number}"
         self._cancels = 0
@@ -120,11 +121,10 @@ class StepTask(asyncio.Future[Any]):
     def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         """As asyncio's; asyncio registers every await, join and wait through it."""
         super().add_done_callback(fn, context=context)
-        self.observers.append(fn)
-        self._replay_loop.host.observed(self._call, fn)
+        self.observers.append((fn, self._replay_loop.host.observed(self._call, fn)))
 
     def remove_done_callback(self, fn: Callable[..., object], /) -> int:
         """As asyncio's."""
-        self.observers = [observer for observer in self.observers if observer != fn]
+        self.observers = [seen for seen in self.observers if seen[0] != fn]
         self._replay_loop.host.unobserved(self._call)
         return super().remove_done_callback(fn)

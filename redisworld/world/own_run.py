@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from redisworld.attributes import Changes
+from redisworld.metadata import current_step
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -58,5 +58,7 @@ class OwnRun:
             )
 
 
-current_run: ContextVar[OwnRun | None] = ContextVar("redisworld_current_run", default=None)
-"""Set by the consumer around a step's body."""
+def current_run() -> OwnRun | None:
+    """The run of the step this code runs in, or None outside of one."""
+    own_run = getattr(current_step.get(), "own_run", None)  # of the consumer's scope
+    return own_run if isinstance(own_run, OwnRun) else None

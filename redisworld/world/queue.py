@@ -28,9 +28,15 @@ def _text(value: Any) -> str:
 
 _NAMES = {name.encode(): name for name in ("kind", "spec", "run", "step", "name", "reason", "at", "msg")}
 
+_OF_STEPS = ("kind", "spec", "run", "step", "name", "msg")
+_OF_STEPS_ENCODED = [name.encode() for name in _OF_STEPS]
+"""The fields of nearly every entry, in the order in which scripts write them."""
+
 
 def fields_of(pairs: Sequence[bytes] | dict[bytes, bytes]) -> dict[str, bytes]:
     """Entry fields by name, as redis-py hands them over, or names and values in turn."""
+    if isinstance(pairs, list) and pairs[::2] == _OF_STEPS_ENCODED:
+        return dict(zip(_OF_STEPS, pairs[1::2], strict=True))
     items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
     return {_NAMES.get(name) or name.decode("utf-8", "replace"): value for name, value in items}
 

@@ -398,7 +398,7 @@ class World:
 
     def claim(self, item: ClaimItem) -> Awaitable[Claim]:
         """Fence and write ``step_started``; goes out with the other claims of this tick."""
-        return self._claims.add(item.delivery.partition, item)
+        return self._claims.ask(item.delivery.partition, item)
 
     async def claim_together(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
         """Claim up to ``MOST_ITEMS`` steps of one partition in a call of their own; the answers in their order."""
@@ -411,7 +411,11 @@ class World:
 
     def complete(self, item: Completion) -> Awaitable[Recorded]:
         """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
-        return self._completions.add(item.delivery.partition, item)
+        return self._completions.ask(item.delivery.partition, item)
+
+    def complete_then(self, item: Completion, done: Callable[[Recorded | BaseException], None]) -> None:
+        """The same, for who does not wait: ``done`` gets the answer, or what the call raised."""
+        self._completions.add(item.delivery.partition, item, done)
 
     async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
         args = [arg for item in items for arg in item.args()]

@@ -28,13 +28,17 @@ def noted(what: str) -> None:
     client().rpush(f"probe:{get_step_metadata().run_id}", what)
 
 
-@wf.step
+_KILLED = 50
+"""Retries of what is at work while hundreds of workers are killed: that takes a step four times in a row."""
+
+
+@wf.step(max_retries=_KILLED)
 async def note(what: str) -> str:
     noted(what)
     return what
 
 
-@wf.step
+@wf.step(max_retries=_KILLED)
 async def slow(what: str, seconds: float) -> str:
     """Notes first, so that a test sees it running."""
     noted(what)
@@ -50,7 +54,7 @@ async def block(what: str, seconds: float) -> str:
     return what
 
 
-@wf.step(max_retries=3, backoff=Backoff(first_ms=200))
+@wf.step(max_retries=_KILLED, backoff=Backoff(first_ms=200))
 async def fails_once(what: str) -> str:
     attempt = get_step_metadata().attempt
     noted(f"{what}:{attempt}")
@@ -124,7 +128,7 @@ async def listens_beside_a_step(token: str, gate: str) -> list[int]:
     return got
 
 
-@wf.step
+@wf.step(max_retries=_KILLED)
 async def quick(number: int) -> int:
     noted(str(number))
     return number

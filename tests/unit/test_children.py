@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
 from consumers.children import contained_children
-from redisworld.metadata import StepInfo, current_step
+from redisworld.metadata import StepInfo, WorkflowInfo, current_step
 
 pytestmark = pytest.mark.anyio
-INFO = StepInfo("r", "s1", "step", 1, datetime.now(UTC))
+SCOPE = SimpleNamespace(info=StepInfo("r", "s1", "step", 1, datetime.now(UTC)), workflow=WorkflowInfo("r", "flow"))
 
 
 async def exits() -> None:
@@ -23,7 +24,7 @@ async def exits() -> None:
 
 async def test_a_child_that_exits_fails_with_an_error_that_says_so() -> None:
     with contained_children():
-        current_step.set(INFO)
+        current_step.set(SCOPE)
         with pytest.raises(RuntimeError, match="a task of the step's body raised SystemExit: 3"):
             await asyncio.create_task(exits())
 
@@ -37,7 +38,7 @@ async def test_children_work_as_ever() -> None:
         return "?"
 
     with contained_children():
-        current_step.set(INFO)
+        current_step.set(SCOPE)
         child = asyncio.create_task(cleans_up(), name="mine")
         unstarted = asyncio.create_task(cleans_up())
         unstarted.cancel()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from redisworld.backoff import Backoff
 from redisworld.errors import InvalidInput
-from redisworld.metadata import StepInfo, current_step, get_step_metadata, get_workflow_metadata
+from redisworld.metadata import StepInfo, WorkflowInfo, current_step, get_step_metadata, get_workflow_metadata
 from redisworld.workflows import Workflows
 
 
@@ -139,8 +140,9 @@ def test_metadata_is_there_in_a_step_and_refused_elsewhere() -> None:
         get_step_metadata()
     with pytest.raises(InvalidInput, match="outside a workflow"):
         get_workflow_metadata()
-    token = current_step.set(info)
+    token = current_step.set(SimpleNamespace(info=info, workflow=WorkflowInfo("run", "resizing")))
     try:
         assert get_step_metadata() is info
+        assert get_workflow_metadata().workflow_name == "resizing"
     finally:
         current_step.reset(token)
