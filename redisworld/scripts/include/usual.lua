@@ -3,14 +3,30 @@
 local answers = {} -- by item, from 1
 local MOST = 500
 
--- Items of ARGV that begin with a run and a step, and whose first arguments look like the pattern; by run, with what the
--- rows of those say that run: {row, log, length, last_at, items: where each begins, states: of their steps}.
-local function usual_runs(first, stride, pattern, seen)
-  local concat, find, by_id, found = table.concat, string.find, {}, {}
+-- What stands in many items of a call is judged once.
+local function judged_once(pattern)
+  local known, find = {}, string.find
+  return function(text)
+    local fits = known[text]
+    if fits == nil then
+      fits = find(text, pattern) ~= nil
+      known[text] = fits
+    end
+    return fits
+  end
+end
+
+local is_queue = judged_once('^steps%S*$')
+
+-- Items of ARGV that begin with a run and a step and that fit; by run, with what the rows of those say that run:
+-- {row, log, length, last_at, items: where each begins, states: of their steps}. That a run runs, and that a step has a
+-- state, shows that their ids are ids.
+local function usual_runs(first, stride, fits)
+  local by_id, found = {}, {}
   local count, stats = (#ARGV - first + 1) / stride, redis.call('TYPE', TAG .. 'stats').ok
   if count > MOST or count ~= math.floor(count) or (stats ~= 'hash' and stats ~= 'none') then return found end
   for i = first, #ARGV, stride do
-    if find(concat(ARGV, ' ', i, i + seen - 1), pattern) then
+    if fits(i) then
       local run, step = by_id[ARGV[i]], ARGV[i + 1]
       if not run then
         run = {row = TAG .. 'run:' .. ARGV[i], items = {}, steps = {}, fields = {'status', 'last_at'}}

@@ -2,10 +2,19 @@
 local FIRST, STRIDE = 5, 12
 local now, consumer, limit, retention = unpack(ARGV, 1, 4)
 
--- run step token message stream entry attempts may_replay mode name known
-local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ [^%s|]+ steps%S* %d+%-%d+ [1-9]%d* [01] bare [^%s|]+ 1$'
+local is_word = judged_once('^[^%s|]+$')
+local is_count = judged_once('^[1-9]%d*$')
+
+-- run step token message stream entry attempts may_replay mode name known; the entry is looked up among those held
+local function fits(i)
+  local token, may_replay = ARGV[i + 2], ARGV[i + 7]
+  return ARGV[i + 8] == 'bare' and ARGV[i + 10] == '1' and (may_replay == '1' or may_replay == '0') and is_queue(ARGV[i + 4])
+    and is_count(ARGV[i + 6]) and is_word(ARGV[i + 9]) and token ~= '' and not string.find(token, '[%s|]')
+    and (ARGV[i + 3] == ARGV[i + 1] or is_word(ARGV[i + 3]))
+end
+
 -- status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
-local NEVER_STARTED = '^pending|0|0||||([^|]*)|(%d+)|0|0|0$'
+local NEVER_STARTED = '^pending|0|0||||([^|]*|%d+|0|0|)0$'
 
 local function held_entries(stream)
   local held = {}
@@ -20,13 +29,13 @@ local function start_in(run, at, held)
   local elements, fields = {}, {'last_at', at}
   for k, i in ipairs(run.items) do
     local step, message, stream, entry = ARGV[i + 1], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
-    local group, input = string.match(run.states[k] or '', NEVER_STARTED)
+    local rest = string.match(run.states[k] or '', NEVER_STARTED)
     held[stream] = held[stream] or held_entries(stream)
-    if group and held[stream][entry] then
+    if rest and held[stream][entry] then
       elements[#elements + 1] = 'step_started ' .. step .. ' 1 ' .. at .. '\n'
       fields[#fields + 1] = 's:' .. step
       fields[#fields + 1] = 'running|1|0|' .. ARGV[i + 2] .. '|' .. (message == step and '' or message) .. '|'
-        .. name_in_state(stream, entry) .. '|' .. group .. '|' .. input .. '|0|0|' .. run.length + #elements
+        .. name_in_state(stream, entry) .. '|' .. rest .. run.length + #elements
       answers[(i - FIRST) / STRIDE + 1] = answer
     end
   end
@@ -36,7 +45,7 @@ end
 
 local function start_usual(now, limit)
   local started, writes, held = 0, {}, {}
-  for _, run in ipairs(usual_runs(FIRST, STRIDE, USUAL, 11)) do
+  for _, run in ipairs(usual_runs(FIRST, STRIDE, fits)) do
     if run.length + #run.items < limit then
       local count = start_in(run, string.format('%.0f', math.max(now, run.last_at)), held)
       started = started + count

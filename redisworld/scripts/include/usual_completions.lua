@@ -1,12 +1,17 @@
--- The usual completion: the result of the running attempt, under its own token and delivery, in a run that runs, while
+-- The usual completion: the result of the first attempt, under its own token and delivery, in a run that runs, while
 -- other steps of its join group are open: so that the body sees nothing.
 local FIRST, STRIDE = 3, 14
 local now, consumer = unpack(ARGV, 1, 2)
 
--- run step token outcome cause message stream entry may_replay
-local USUAL = '^[^%s|]+ [^%s|]+ [^%s|]+ completed  [^%s|]+ steps%S* %d+%-%d+ [01]$'
--- status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
-local RUNNING = '^running|(%d+)|(%d+)|([^|]*)||([^|]+)|([^|]+)|(%d+)|(%d+)|0|(%d+)$'
+-- run step token outcome cause message stream entry may_replay; token and entry must be those of the state
+local function fits(i)
+  local may_replay = ARGV[i + 8]
+  return ARGV[i + 3] == 'completed' and ARGV[i + 4] == '' and ARGV[i + 5] == ARGV[i + 1] and (may_replay == '1' or may_replay == '0')
+    and is_queue(ARGV[i + 6])
+end
+
+-- What follows the entry in a state: group|input|error|retry_at|started
+local AFTER_ENTRY = '^([^|]+)|%d+|%d+|0|%d+$'
 local COUNTED = '^(%d+)(|[%a_]+|%d|%d)$'
 
 -- Takes one from what is left of a join group. False where the body may see that.
@@ -29,14 +34,16 @@ local function complete_in(run, at, settled)
   run.groups = {}
   for k, i in ipairs(run.items) do
     local step, stream, entry = ARGV[i + 1], ARGV[i + 6], ARGV[i + 7]
-    local attempt, uncharged, token, named, group, input, err, started = string.match(run.states[k] or '', RUNNING)
+    -- status|attempt|uncharged|token|message|entry: the first attempt
+    local begin = 'running|1|0|' .. ARGV[i + 2] .. '||' .. name_in_state(stream, entry) .. '|'
+    local state = run.states[k] or ''
+    local rest = string.sub(state, 1, #begin) == begin and string.sub(state, #begin + 1) or ''
+    local group = string.match(rest, AFTER_ENTRY)
     settled[stream] = settled[stream] or {fits = redis.call('TYPE', TAG .. stream).ok == 'stream'}
-    if token == ARGV[i + 2] and step == ARGV[i + 5] and named == name_in_state(stream, entry) and settled[stream].fits
-      and count_down(run, group) then
-      elements[#elements + 1] = 'step_completed ' .. step .. ' ' .. attempt .. ' ' .. at .. '\n' .. ARGV[i + 9]
+    if group and settled[stream].fits and count_down(run, group) then
+      elements[#elements + 1] = 'step_completed ' .. step .. ' 1 ' .. at .. '\n' .. ARGV[i + 9]
       fields[#fields + 1] = 's:' .. step
-      fields[#fields + 1] = 'completed|' .. attempt .. '|' .. uncharged .. '|' .. token .. '|||' .. group .. '|' .. input
-        .. '|' .. err .. '|0|' .. started
+      fields[#fields + 1] = 'completed|1|0|' .. ARGV[i + 2] .. '|||' .. rest
       table.insert(settled[stream], entry)
       answers[(i - FIRST) / STRIDE + 1] = 'completed settled'
     end
@@ -52,7 +59,7 @@ end
 
 local function complete_usual(now)
   local completed, writes, settled = 0, {}, {}
-  for _, run in ipairs(usual_runs(FIRST, STRIDE, USUAL, 9)) do
+  for _, run in ipairs(usual_runs(FIRST, STRIDE, fits)) do
     local count = complete_in(run, string.format('%.0f', math.max(now, run.last_at)), settled)
     completed = completed + count
     if count > 0 then writes[#writes + 1] = run end
