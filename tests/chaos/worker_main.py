@@ -89,15 +89,17 @@ def inject(kill: str, trace: str) -> Callable[[Observation], None]:
 
 
 def _die_when_responsible() -> None:
-    original = World.complete
+    original = World.complete_then
 
-    async def complete(self: World, item: Any) -> Recorded:
-        recorded = await original(self, item)
-        if recorded.detail == "responsible":
-            die()
-        return recorded
+    def complete_then(self: World, item: Any, done: Callable[[Recorded | BaseException], None]) -> None:
+        def recorded(answer: Recorded | BaseException) -> None:
+            if isinstance(answer, Recorded) and answer.detail == "responsible":
+                die()
+            done(answer)
 
-    World.complete = complete  # type: ignore[method-assign]
+        original(self, item, recorded)
+
+    World.complete_then = complete_then  # type: ignore[method-assign]
 
 
 def _note(trace: str, line: str) -> None:

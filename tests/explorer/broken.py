@@ -184,15 +184,21 @@ BROKEN = (
         (
             (
                 "claim_many",
-                "'^pending|0|0||||([^|]*)|(%d+)|0|0|0$'",
-                "'^%a+|%d+|%d+|[^|]*|[^|]*|[^|]*|([^|]*)|(%d+)|%d+|%d+|%d+$'",
+                "'^pending|0|0||||([^|]*|%d+|0|0|)0$'",
+                "'^%a+|%d+|%d+|[^|]*|[^|]*|[^|]*|([^|]*|%d+|%d+|%d+|)%d+$'",
             ),
         ),
     ),
     Broken(
         "a usual completion of whoever comes",
         "gather2 queued",
-        (("complete_many", "if token == ARGV[i + 2] and step == ARGV[i + 5]", "if step == ARGV[i + 5]"),),
+        (
+            (
+                "complete_many",
+                "string.sub(state, 1, #begin) == begin and string.sub(state, #begin + 1) or ''",
+                "string.match(state, '^running|%d+|%d+|[^|]*|[^|]*|[^|]*|(.*)$') or ''",
+            ),
+        ),
     ),
     Broken(
         "a usual completion that tells nobody of the last one of a group",
