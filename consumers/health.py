@@ -20,7 +20,9 @@ class LoopHealth:
 
     def __init__(self, name: str, silent_limit_s: float) -> None:
         self.name = name
+        self.may_be_silent = silent_limit_s == math.inf
         self._silent_limit = silent_limit_s
+        self._made = time.monotonic()
         self._last_read = 0.0
         self._failing: str | None = None
 
@@ -37,6 +39,10 @@ class LoopHealth:
         if self._failing is None:
             observe(Reading(self.name, False))
         self._failing = f"cannot read {self.name}: {error}"
+
+    def silent_s(self) -> float:
+        """Since the last read came back, or since there is this loop."""
+        return time.monotonic() - max(self._last_read, self._made)
 
     def problem(self) -> str | None:
         """None while it reads, else why not."""
@@ -69,6 +75,10 @@ class Health:
         """None when alive, else why not. Never depends on Redis: a restart would not bring it back."""
         silent = time.monotonic() - self._last_tick
         return f"the event loop has not moved for {silent:.0f} s" if silent > self._blocked_limit else None
+
+    def silences(self) -> dict[str, float]:
+        """For how long (s) each loop that must not be silent has been; by name."""
+        return {loop.name: loop.silent_s() for loop in self._loops if not loop.may_be_silent}
 
     def ready(self) -> str | None:
         """None when this process takes messages, else why not."""

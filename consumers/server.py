@@ -1,4 +1,4 @@
-"""What does a worker answer over HTTP? /metrics, /healthz and /readyz, from a thread of its own."""
+"""What does a process answer over HTTP? /metrics, /healthz and /readyz, from a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Protocol
 
-from consumers.health import Health
 from redisworld.errors import InvalidInput
-from redisworld.metrics import CONTENT_TYPE, Metrics
+from redisworld.metrics import CONTENT_TYPE
+
+
+class Verdicts(Protocol):
+    """Who knows how this process is."""
+
+    def alive(self) -> str | None:
+        """None when alive, else why not."""
+
+    def ready(self) -> str | None:
+        """None when ready, else why not."""
 
 
 class Server:
-    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one.
+    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one."""
 
-    ``look`` is called before each scrape: it tells observers what has to be asked for.
-    """
-
-    def __init__(
-        self, host: str, port: int, *, metrics: Metrics, health: Health, look: Callable[[], None] = lambda: None
-    ) -> None:
-        def scraped() -> tuple[int, str, bytes]:
-            look()
-            return 200, CONTENT_TYPE, metrics.exposition()
-
+    def __init__(self, host: str, port: int, *, exposition: Callable[[], bytes], health: Verdicts) -> None:
         routes: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-            "/metrics": scraped,
+            "/metrics": lambda: (200, CONTENT_TYPE, exposition()),
             "/healthz": lambda: _verdict(health.alive()),
             "/readyz": lambda: _verdict(health.ready()),
         }

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterable
 from types import FrameType
 
@@ -21,6 +22,7 @@ from consumers.children import contained_children
 from consumers.health import Health
 from consumers.intake import Intake
 from consumers.leases import LeaseKeeper
+from consumers.presence import Presence
 from consumers.reader import Reader
 from consumers.reclaim import Reclaimer
 from consumers.recovery import Recovery
@@ -30,6 +32,7 @@ from consumers.steps import StepConsumer
 from consumers.timers import Timers
 from consumers.workflows import Orchestrator
 from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.observe import LoopMoved, observe
 from redisworld.replay import install
 from redisworld.workflows import Workflows
 from redisworld.world import Delivery, Stream, World
@@ -116,10 +119,13 @@ class Worker:
             Retention(self._world),
             Recovery(self._world, self._app, [*step_streams, *workflow_streams]),
         )
+        slots_of = (self._step_slots, self._replay_slots)
+        presence = Presence(self._world, self._app, self.health, slots=slots_of, streams=self.streams)
         log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
         with self._leases, contained_children():
             async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
+                background.start_soon(presence.run)
                 with anyio.CancelScope() as held:
                     async with self._make_intake() as self._intake, anyio.create_task_group() as reading:
                         for loop in loops:
@@ -134,6 +140,7 @@ class Worker:
                 background.cancel_scope.cancel()
         self._orchestrator.close()
         with anyio.move_on_after(_LEAVING_S):
+            await presence.leave()
             await self._leave([*step_streams, *workflow_streams])
         log.info("worker stopped")
 
@@ -170,7 +177,9 @@ class Worker:
             self.health.tick()
             self._step_slots.announce()
             self._replay_slots.announce()
+            due = time.monotonic() + _TICK_S
             await anyio.sleep(_TICK_S)
+            observe(LoopMoved(max(0.0, time.monotonic() - due)))
 
     async def _let_bodies_finish(self) -> None:
         with anyio.move_on_after(self._world.settings.grace_ms / 1000):

@@ -22,6 +22,9 @@ and its queues together, on one Redis and on a Cluster alike.
 | {ns:p}:reclaim:<stream>   | string        | some seconds: whose turn it is to sweep        |
 | {ns:p}:reclaim:runs       | string        | some seconds: whose turn it is to recover      |
 | ns:meta                   | hash          | never                                          |
+| {ns}:worker:<consumer>    | string        | 15 s after the worker's last beat              |
+| {ns}:workers              | set           | never; members go when their worker has gone   |
+| {ns}:streams              | zset          | never; members go a week after the last reader |
 """
 
 from __future__ import annotations
@@ -179,3 +182,18 @@ class Partition(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
 def meta(namespace: str) -> str:
     """Hash: partition count and data version of a namespace."""
     return f"{PREFIX}{namespace}:meta"
+
+
+def worker_key(namespace: str, consumer: str) -> str:
+    """String: what a live worker last said of itself, as JSON."""
+    return f"{PREFIX}{{{namespace}}}:worker:{consumer}"
+
+
+def listed_workers(namespace: str) -> str:
+    """Set of consumers that may have a worker key. In one slot with those, so that one command reads them all."""
+    return f"{PREFIX}{{{namespace}}}:workers"
+
+
+def listed_streams(namespace: str) -> str:
+    """Sorted set of stream names within a partition, by the last time (ms) that a worker has read them."""
+    return f"{PREFIX}{{{namespace}}}:streams"

@@ -7,7 +7,7 @@ no id or error text is ever a label. Enumerations exist from the start, at 0.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
@@ -19,8 +19,10 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from redisworld import observe as o
 
@@ -29,6 +31,7 @@ Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+_LOOP_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROUND_TRIPS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 CLAIM_OUTCOMES = (
@@ -43,6 +46,13 @@ CLAIM_OUTCOMES = (
     "not_found",
     "broken",
 )
+MOVE_REASONS = (
+    "too_early", "missing", "not_found", "unknown_name", "newer_spec", "reroute", "drain", "divergence"
+)  # fmt: skip
+BURY_REASONS = (
+    "undecodable", "unknown_name", "newer_spec", "not_found", "missing", "max_deliveries", "deployment_mismatch",
+    "broken",
+)  # fmt: skip
 
 
 class _Series(dict[str | tuple[str, ...], Metric], Generic[Metric]):
@@ -63,11 +73,8 @@ class Metrics:
     """The metrics of one process; ``observe`` is the observer, ``exposition`` what /metrics answers."""
 
     def __init__(self, *, workflows: Iterable[str] = (), steps: Iterable[str] = ()) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a third of all series, which nobody queries
-        self.registry = CollectorRegistry()
+        self.registry = process_registry()
         self._workflows, self._steps = frozenset(workflows), frozenset(steps)
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
 
         def counter(name: str, text: str, *labels: str) -> _Series[Counter]:
             return _Series(Counter(f"redisworld_{name}", text, labels, registry=self.registry))
@@ -113,12 +120,6 @@ class Metrics:
         self.late = histogram("timer_lateness_seconds", "Promotion minus due time")[()]
         self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")[()]
         self.unavailable = gauge("redis_unavailable", "1 while this loop of the process cannot read from Redis", "loop")
-        self.length = gauge("stream_length", "Entries in a stream: unread and pending", "queue")
-        self.pending = gauge("stream_pending_messages", "Entries that some consumer holds", "queue")
-        self.oldest_pending = gauge("stream_oldest_pending_age_seconds", "Since the oldest of them was sent", "queue")
-        self.oldest_unread = gauge("stream_oldest_unread_age_seconds", "Since the oldest unread one was sent", "queue")
-        self.delayed = gauge("delayed_messages", "Timers, delayed starts and retries that are not due yet")[()]
-        self.dead_letters = gauge("dead_letters", "Messages in the dead letters")[()]
         self.recovered = counter("recovered_total", "Lost messages and timers brought back", "kind")
         self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")[()]
         self.round_trips = histogram(
@@ -127,8 +128,9 @@ class Metrics:
         self.redis_errors = counter("redis_errors_total", "Calls to Redis that failed", "op", "error")
         self.in_flight = gauge("worker_in_flight", "Messages being worked on now", "kind")
         self.limit = gauge("worker_concurrency_limit", "Messages worked on at once at most", "kind")
-        build = gauge("build_info", "Constant 1, labelled with versions", "version", "python_version", "redis_client")
-        build[version("redisworld"), platform.python_version(), version("redis")].set(1)
+        self.loop_lag = histogram(
+            "worker_event_loop_lag_seconds", "How late the event loop came to what was due", buckets=_LOOP_LAGS
+        )[()]
 
         for loop in ("steps", "workflows", "timers", "pending"):
             self.unavailable[loop]
@@ -143,6 +145,10 @@ class Metrics:
         for kind in ("step", "workflow"):
             for delivery in ("first", "reclaimed"):
                 self.read[kind, delivery]
+            for reason in MOVE_REASONS:
+                self.moved[kind, reason]
+            for reason in BURY_REASONS:
+                self.buried[kind, reason]
         for workflow in self._workflows:
             for source in ("first", "warm", "cold"):
                 self.bodies[workflow, source]
@@ -168,8 +174,7 @@ class Metrics:
             o.LeaseLost: lambda _: self.leases_lost.inc(),
             o.Saturation: self._saturation,
             o.Reading: lambda seen: self.unavailable[seen.loop].set(not seen.ok),
-            o.DepthSeen: self._depth_seen,
-            o.WaitingSeen: self._waiting_seen,
+            o.LoopMoved: lambda seen: self.loop_lag.observe(seen.late_s),
         }
 
     def _workflow(self, name: str) -> str:
@@ -213,19 +218,44 @@ class Metrics:
         self.in_flight[seen.kind].set(seen.in_flight)
         self.limit[seen.kind].set(seen.limit)
 
-    def _depth_seen(self, seen: o.DepthSeen) -> None:
-        self.length[seen.stream].set(seen.length)
-        self.pending[seen.stream].set(seen.pending)
-        self.oldest_pending[seen.stream].set(seen.oldest_pending_s)
-        self.oldest_unread[seen.stream].set(seen.oldest_unread_s)
-
-    def _waiting_seen(self, seen: o.WaitingSeen) -> None:
-        self.delayed.set(seen.delayed)
-        self.dead_letters.set(seen.dead_letters)
+    def watch(self, *, ready: Callable[[], bool], silences: Callable[[], Mapping[str, float]]) -> None:
+        """Show readiness and each loop's silence as they are at the scrape: a stuck process would not say it."""
+        self.registry.register(_Watched(ready, silences))
 
     def exposition(self) -> bytes:
         """The text of /metrics."""
-        return generate_latest(self.registry)
+        return exposition(self.registry)
+
+
+class _Watched(Collector):
+    def __init__(self, ready: Callable[[], bool], silences: Callable[[], Mapping[str, float]]) -> None:
+        self._ready, self._silences = ready, silences
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        text = "1 while this worker takes messages, as /readyz says"
+        yield GaugeMetricFamily("redisworld_worker_ready", text, value=self._ready())
+        text = "Since a loop has read its streams or found its slots taken"
+        silent = GaugeMetricFamily("redisworld_worker_last_poll_age_seconds", text, labels=["loop"])
+        for loop, seconds in self._silences().items():
+            silent.add_metric([loop], seconds)
+        yield silent
+
+
+def process_registry() -> CollectorRegistry:
+    """What every process tells: of itself, of its interpreter, and its versions."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a third of all series, which nobody queries
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    labels = ("version", "python_version", "redis_client")
+    build = Gauge("redisworld_build_info", "Constant 1, labelled with versions", labels, registry=registry)
+    build.labels(version("redisworld"), platform.python_version(), version("redis")).set(1)
+    return registry
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """The text of /metrics."""
+    return generate_latest(registry)
 
 
 def _kind(kind: str) -> str:

@@ -139,21 +139,10 @@ class Reading(msgspec.Struct, frozen=True):
     ok: bool
 
 
-class DepthSeen(msgspec.Struct, frozen=True):
-    """What waits in a stream, over all partitions, as Redis says when it is asked. Ages in seconds."""
+class LoopMoved(msgspec.Struct, frozen=True):
+    """The event loop came to what was due, ``late_s`` late. Seen twenty times a second."""
 
-    stream: str
-    length: int
-    pending: int
-    oldest_pending_s: float
-    oldest_unread_s: float
-
-
-class WaitingSeen(msgspec.Struct, frozen=True):
-    """What waits outside the streams: timers and delayed messages, and dead letters."""
-
-    delayed: int
-    dead_letters: int
+    late_s: float
 
 
 class RunRecovered(msgspec.Struct, frozen=True):
@@ -180,7 +169,7 @@ class Saturation(msgspec.Struct, frozen=True):
 Observation = (
     RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
     | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | Reading | RunRecovered
-    | LeaseLost | Saturation | DepthSeen | WaitingSeen
+    | LeaseLost | Saturation | LoopMoved
 )  # fmt: skip
 
 _observers: list[Callable[[Observation], None]] = []

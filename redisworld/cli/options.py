@@ -72,6 +72,16 @@ def from_environment(name: str) -> str | None:
     return os.environ.get(variable(name)) or None
 
 
+def flag(given: bool | None, name: str) -> bool:
+    """An option that is on or off: what was given, else its variable, else off. Raises InvalidInput."""
+    if given is not None:
+        return given
+    text = (from_environment(name) or "false").lower()
+    if text not in ("true", "1", "false", "0"):
+        raise InvalidInput(f"environment variable {variable(name)}={text!r}: must be true, 1, false or 0")
+    return text in ("true", "1")
+
+
 def settings_of(arguments: argparse.Namespace, **overrides: Any) -> Settings:
     """The settings a command was given: options, then variables, then defaults."""
     given = {name: value for name, value in vars(arguments).items() if name in Settings.__struct_fields__}

@@ -6,7 +6,7 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from redisworld.cli import bench, dead, demo, doctor, hook, run, start, worker
+from redisworld.cli import bench, dead, demo, doctor, exporter, hook, run, start, worker
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
 
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     program.add_argument("--version", action="version", version=f"redisworld {_version()}")
     commands = program.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for noun in (worker, start, run, hook, dead, doctor, demo, bench):
+    for noun in (worker, exporter, start, run, hook, dead, doctor, demo, bench):
         noun.add_to(commands)
     return program
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from consumers.depth import DepthGauges
+from consumers.exporter import Exporter
 from consumers.server import Server
 from consumers.worker import Worker, run_until_signalled
 from redisworld.cli import logs
@@ -18,15 +18,15 @@ from redisworld.cli.apps import load_app
 from redisworld.cli.options import (
     Parser,
     add_command,
-    add_option,
     add_redis_options,
     add_setting,
     connected,
     duration_ms,
+    flag,
     from_environment,
-    one_of,
     whole,
 )
+from redisworld.cli.serving import OFF, add_serving_options
 from redisworld.errors import InvalidInput
 from redisworld.metrics import Metrics
 from redisworld.observe import observing
@@ -35,8 +35,6 @@ from redisworld.workflows import Workflows
 from redisworld.world import World, redacted
 
 log = logging.getLogger("redisworld")
-
-_OFF = -1
 
 
 def add_to(commands: Any) -> None:
@@ -53,7 +51,13 @@ def add_to(commands: Any) -> None:
     )
     add_redis_options(parser)
     _add_work_options(parser)
-    _add_operating_options(parser)
+    parser.add_argument(
+        "--exporter",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="serve the state of the namespace among the metrics, as 'redisworld exporter' does [REDISWORLD_EXPORTER]",
+    )
+    add_serving_options(parser)
 
 
 def _add_work_options(parser: Parser) -> None:
@@ -80,49 +84,10 @@ def _add_work_options(parser: Parser) -> None:
     )
 
 
-def _add_operating_options(parser: Parser) -> None:
-    add_option(
-        parser,
-        "--metrics-port",
-        "metrics_port",
-        "port of /metrics, /healthz, /readyz; 0 takes a free one, none or -1 is off (default: 9464)",
-        default="9464",
-        type=_port,
-        metavar="PORT",
-    )
-    add_option(
-        parser,
-        "--metrics-host",
-        "metrics_host",
-        "address to serve on (default: 0.0.0.0)",
-        default="0.0.0.0",
-        metavar="HOST",
-    )
-    add_option(
-        parser,
-        "--log-level",
-        "log_level",
-        f"{', '.join(logs.LEVELS)} (default: info)",
-        default="info",
-        type=one_of(*logs.LEVELS),
-        metavar="LEVEL",
-    )
-    add_option(
-        parser,
-        "--log-format",
-        "log_format",
-        "text, or json for one object a line (default: text)",
-        default="text",
-        type=one_of(*logs.FORMATS),
-        metavar="FORMAT",
-    )
-
-
-def _port(text: str) -> int:
-    return _OFF if text.lower() == "none" else whole(_OFF, 65_535)(text)
-
-
 def _worker(arguments: argparse.Namespace) -> int:
+    arguments.exporter = flag(arguments.exporter, "exporter")
+    if arguments.exporter and arguments.metrics_port == OFF:
+        raise InvalidInput("--exporter serves its numbers among the metrics, and --metrics-port is off")
     with logs.to_stderr(arguments.log_level, arguments.log_format):
         install()  # before the application captures what is replaced, by name or in C
         app = load_app(arguments.app)
@@ -152,14 +117,15 @@ async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]
         worker = Worker(world, app, queues=queues)
         with ExitStack() as stack:
             serving = "serving no metrics"
-            if arguments.metrics_port != _OFF:
+            if arguments.metrics_port != OFF:
                 metrics = Metrics(workflows=app.workflows, steps=app.steps)
                 stack.enter_context(observing(metrics.observe))
+                health = worker.health
+                metrics.watch(ready=lambda: health.ready() is None, silences=health.silences)
+                if arguments.exporter:
+                    metrics.registry.register(stack.enter_context(Exporter(world)).collector)
                 host, port = arguments.metrics_host, arguments.metrics_port
-                depths = stack.enter_context(DepthGauges(world, worker.streams))
-                server = stack.enter_context(
-                    Server(host, port, metrics=metrics, health=worker.health, look=depths.look)
-                )
+                server = stack.enter_context(Server(host, port, exposition=metrics.exposition, health=health))
                 serving = f"serving /metrics /healthz /readyz on http://{host}:{server.port}"
             log.info("%s; %s", _described(world, queues), serving)
             await run_until_signalled(worker)

@@ -14,17 +14,19 @@ from redisworld.world.deliveries import (
     Recorded,
     Sweep,
 )
-from redisworld.world.depths import Depth, DepthReader, Depths
 from redisworld.world.faults import FaultLog
 from redisworld.world.handle import Run
+from redisworld.world.heartbeats import BEAT_S
 from redisworld.world.hook_info import HookInfo
 from redisworld.world.outputs import Chunk, OutputInfo
 from redisworld.world.own_run import OwnRun, current_run
 from redisworld.world.queue import Stream
+from redisworld.world.reading_state import StateReader, read_state
 from redisworld.world.renewal import Renewal
 from redisworld.world.world import World
 
 __all__ = [
+    "BEAT_S",
     "EMBEDDED_URL",
     "MOST_ITEMS",
     "Answer",
@@ -34,9 +36,6 @@ __all__ = [
     "Committed",
     "Completion",
     "Delivery",
-    "Depth",
-    "DepthReader",
-    "Depths",
     "FaultLog",
     "HookInfo",
     "Loaded",
@@ -46,9 +45,11 @@ __all__ = [
     "Recorded",
     "Renewal",
     "Run",
+    "StateReader",
     "Stream",
     "Sweep",
     "World",
     "current_run",
+    "read_state",
     "redacted",
 ]

@@ -46,6 +46,7 @@ from redisworld.world.deliveries import (
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
 from redisworld.world.handle import Run
+from redisworld.world.heartbeats import Heartbeats
 from redisworld.world.hook_info import HookInfo, read_hook
 from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
@@ -102,6 +103,7 @@ class World:
             tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
         )
         self.endings = Endings(connection, self.partitions, tasks)
+        self.heartbeats = Heartbeats(connection, self.partitions)
         self.hooks = Hooks(self)
         self.listing = Listing(self)
         self.dead = DeadLetters(self)
@@ -141,7 +143,10 @@ class World:
             failure: BaseException | None = None
             async with anyio.create_task_group() as tasks:
                 try:
-                    yield cls(connection, partitions, redis_ms, tasks)
+                    world = cls(connection, partitions, redis_ms, tasks)
+                    if create and (pin := world.pin(settings.deployment)):  # runs may start before the first worker
+                        await world.heartbeats.list_streams([f"workflows{pin}"], redis_ms)
+                    yield world
                 except (Exception, asyncio.CancelledError) as error:
                     failure = error  # the caller's own: the task group would wrap it
                 tasks.cancel_scope.cancel()

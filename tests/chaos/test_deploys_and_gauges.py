@@ -32,7 +32,7 @@ async def test_gauges_ask_redis_and_readiness_is_red_while_reading_is_broken(
     async with connect() as world:
         runs = [await world.start(chaos_app.two_notes, run_id=f"r{number}") for number in range(RUNS)]
         raw.set("probe:break-reading", 1)
-        broken = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s")
+        broken = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s", "--exporter")
         assert metric(broken, "stream_length", queue="workflows") == RUNS, "before the first message is processed"
         await eventually(lambda: "reading is broken" in get(broken, "/readyz")[1], timeout=10, what="red, and why")
         first = metric(broken, "stream_oldest_pending_age_seconds", queue="workflows")
@@ -42,6 +42,10 @@ async def test_gauges_ask_redis_and_readiness_is_red_while_reading_is_broken(
         assert metric(broken, "stream_length", queue="workflows") == RUNS
         assert metric(broken, "stream_oldest_pending_age_seconds", queue="workflows") > first
         assert metric(broken, "redis_unavailable", loop="workflows") == 1
+        assert metric(broken, "worker_ready") == 0
+        assert metric(broken, "worker_last_poll_age_seconds", loop="workflows") >= 1.2
+        assert metric(broken, "worker_event_loop_lag_seconds_count") > 0
+        await eventually(lambda: metric(broken, "workers", state="unready") == 1, timeout=5)
         assert most_warnings_a_second(broken) <= 2  # the reader's and the sweep's
         raw.delete("probe:break-reading")
         for run in runs:

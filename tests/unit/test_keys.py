@@ -82,6 +82,15 @@ def test_keys_read_as_the_design_writes_them() -> None:
     assert SHOP.delayed_body == "rw:{shop:3}:delayed:body"
     assert SHOP.index("status:running") == "rw:{shop:3}:index:status:running"
     assert keys.meta("shop") == "rw:shop:meta"
+    assert keys.worker_key("shop", "h:1:a") == "rw:{shop}:worker:h:1:a"
+    assert keys.listed_workers("shop") == "rw:{shop}:workers"
+    assert keys.listed_streams("shop") == "rw:{shop}:streams"
+
+
+def test_the_heartbeats_of_a_namespace_lie_in_one_slot_so_that_one_command_reads_them_all() -> None:
+    names = [keys.worker_key("shop", "h:1:a"), keys.worker_key("shop", "{other}:2:b"), keys.listed_workers("shop")]
+
+    assert {key_slot(name.encode()) for name in names} == {key_slot(b"shop")}
 
 
 def test_scripts_take_a_stream_by_its_name_within_the_partition() -> None:
