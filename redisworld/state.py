@@ -133,3 +133,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         for worker in self.workers:
             counts[worker.state if worker.state in counts else "unready"] += 1
         return counts
+
+
+def worker_in(beat: bytes) -> WorkerState | None:
+    """The worker whose heartbeat this is; None for a stranger's key: whoever lists workers must not fail on it."""
+    try:
+        return msgspec.json.decode(beat, type=WorkerState)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

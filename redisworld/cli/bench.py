@@ -28,7 +28,8 @@ from redisworld.bench.workloads import (
 from redisworld.cli import logs
 from redisworld.cli.bench_plot import check_plot, plot
 from redisworld.cli.bench_report import as_markdown, as_text
-from redisworld.cli.options import Parser, add_command, add_option, duration_ms, from_environment, whole
+from redisworld.cli.commands import add_command
+from redisworld.cli.options import Parser, add_option, duration_ms, from_environment, whole
 from redisworld.cli.plain import as_json
 from redisworld.cli.progress import moving
 from redisworld.errors import InvalidInput

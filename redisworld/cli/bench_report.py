@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from redisworld.bench.results import Floor, PerStep, Quantiles, Result
-from redisworld.cli.plain import table
+from redisworld.cli.tables import table
 
 _HEADER = ("", "redisworld", "floor", "ratio")
 _BAR = 40

@@ -14,10 +14,11 @@ import anyio.abc
 from consumers.worker import Worker
 from redisworld import demo as app
 from redisworld.cli import logs
+from redisworld.cli.commands import add_command
 from redisworld.cli.demo_redis import Chosen, chosen_redis
 from redisworld.cli.demo_report import Report, as_text
 from redisworld.cli.endings import CommandFailed, report
-from redisworld.cli.options import add_command, add_option, add_redis_options, whole
+from redisworld.cli.options import add_option, add_redis_options, whole
 from redisworld.cli.plain import as_json
 from redisworld.cli.progress import bar
 from redisworld.cli.tally import Tally

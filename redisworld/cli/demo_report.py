@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from redisworld.cli.plain import as_json, one_line, table
+from redisworld.cli.plain import as_json, one_line
+from redisworld.cli.tables import table
 from redisworld.cli.times import length
 
 

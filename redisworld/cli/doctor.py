@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from redisworld.cli.apps import load_app
-from redisworld.cli.options import add_command, add_redis_options, add_setting, connected, duration_ms, one_of
+from redisworld.cli.commands import add_verb
+from redisworld.cli.options import OneOf, add_setting, duration_ms
 from redisworld.cli.plain import as_json, one_line
+from redisworld.world import World
 from redisworld.world.examination import examine
 from redisworld.world.findings import KINDS, Finding
 
@@ -23,8 +24,8 @@ _PROGRESS_S = 0.5
 
 def add_to(commands: Any) -> None:
     """Add the command."""
-    parser = add_command(
-        commands, "doctor", _doctor,
+    parser = add_verb(
+        commands, "doctor", _doctor, prepare=_load_queues,
         does="Find what stands still or will: lost messages, dead letters, settings of Redis that lose runs.",
         example="redisworld doctor --fix --app app:wf",
     )  # fmt: skip
@@ -32,38 +33,27 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--deep", action="store_true", help="scan all keys too, for what no listing names")
     parser.add_argument("--app", metavar="MODULE[:ATTRIBUTE]",
                         help="the Workflows object: --fix sends lost steps to the queues it names")  # fmt: skip
-    parser.add_argument("--ignore", metavar="CODE", action="append", default=[], type=one_of(*KINDS),
+    parser.add_argument("--ignore", metavar="CODE", action="append", default=[], type=OneOf(KINDS),
                         help="a kind of finding that is fine here; may be repeated")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     add_setting(parser, "--lease", "lease_ms", "lease of the workers (default: 30s)", type=duration_ms)
-    add_redis_options(parser)
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
-    queue_of = _queues_of(arguments.app) if arguments.app else lambda _: None
-    findings = asyncio.run(_examined(arguments, queue_of))
-    if arguments.json:
-        print(as_json(_as_object(findings)))
-    else:
-        print(_as_text(findings))
+def _load_queues(arguments: argparse.Namespace) -> None:
+    steps = load_app(arguments.app).steps if arguments.app else {}
+    arguments.queues = {name: step.queue for name, step in steps.items()}
+
+
+async def _doctor(world: World, arguments: argparse.Namespace) -> int:
+    found = examine(
+        world,
+        fix=arguments.fix,
+        deep=arguments.deep,
+        queue_of=arguments.queues.get,
+        progress=_Progress(sys.stderr).told,
+    )
+    findings = [finding async for finding in found if finding.code not in arguments.ignore]
+    print(as_json(_as_object(findings)) if arguments.json else _as_text(findings))
     return 1 if any(not finding.mended for finding in findings) else 0
-
-
-def _queues_of(name: str) -> Callable[[str], str | None]:
-    steps = load_app(name).steps
-
-    def queue_of(step: str) -> str | None:
-        return steps[step].queue if step in steps else None
-
-    return queue_of
-
-
-async def _examined(arguments: argparse.Namespace, queue_of: Callable[[str], str | None]) -> list[Finding]:
-    async with connected(arguments, create=False) as world:
-        found = examine(
-            world, fix=arguments.fix, deep=arguments.deep, queue_of=queue_of, progress=_Progress(sys.stderr).told
-        )
-        return [finding async for finding in found if finding.code not in arguments.ignore]
 
 
 class _Progress:

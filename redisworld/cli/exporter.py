@@ -11,7 +11,8 @@ from typing import Any
 from consumers.exporter import Exporter
 from consumers.server import Server
 from redisworld.cli import logs
-from redisworld.cli.options import add_command, add_redis_options, connected
+from redisworld.cli.commands import add_command
+from redisworld.cli.options import add_redis_options, connected
 from redisworld.cli.serving import OFF, add_serving_options
 from redisworld.errors import InvalidInput
 from redisworld.metrics import exposition, process_registry

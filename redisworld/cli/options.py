@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
@@ -21,26 +21,18 @@ from redisworld.world import EMBEDDED_URL, World
 class Parser(argparse.ArgumentParser):
     """Tells a usage error as InvalidInput, so that it ends like every other bad input: one line, exit code 2."""
 
+    default_verb = ""
+    """Of a noun: what it does when no verb is given."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does it, with the default verb in front of options that no verb leads."""
+        if self.default_verb and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
+            args = [self.default_verb, *(args or ())]
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput."""
         raise InvalidInput(f"{message} (see {self.prog} --help)")
-
-
-def add_command(
-    commands: Any, name: str, command: Callable[[argparse.Namespace], int] | None, *, does: str, example: str
-) -> Parser:
-    """A command or, without ``command``, a noun whose verbs follow. ``does`` is a sentence."""
-    parser: Parser = commands.add_parser(
-        name,
-        help=does[0].lower() + does[1:].rstrip("."),
-        description=does,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    if command is not None:
-        parser.set_defaults(command=command)
-    return parser
 
 
 def add_setting(parser: Parser, flag: str, field: str, text: str, **how: Any) -> None:
@@ -131,22 +123,14 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    """Argument type: one of these words. Unlike ``choices`` it also judges what a variable says."""
+class OneOf:
+    """Argument type: one of some words. Unlike ``choices`` it also judges what a variable says."""
 
-    def read(text: str) -> str:
-        if text.lower() not in words:
-            raise argparse.ArgumentTypeError(f"must be one of {', '.join(words)}, not {text!r}")
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(words)
+
+    def __call__(self, text: str) -> str:
+        """The word, whatever its case."""
+        if text.lower() not in self.words:
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(self.words)}, not {text!r}")
         return text.lower()
-
-    return read
-
-
-def add_verb(verbs: Any, name: str, command: Any, *, of: tuple[str, str, str], does: str, example: str) -> Parser:
-    """A verb that takes one thing and speaks to Redis. ``of``: destination, metavar and help of that thing."""
-    parser = add_command(verbs, name, command, does=does, example=example)
-    destination, metavar, meaning = of
-    parser.add_argument(destination, metavar=metavar, help=meaning)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    add_redis_options(parser)
-    return parser

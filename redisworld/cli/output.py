@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
-from redisworld.cli.options import Parser, connected
+from redisworld.cli.commands import add_verb
 from redisworld.cli.plain import as_json
-from redisworld.world import Chunk
-
-DOES = "Print what the steps of a run have written to an output stream, a value a line."
-EXAMPLE = "redisworld run output publish-cat --name progress --follow"
+from redisworld.world import Chunk, World
 
 
-def add_options(parser: Parser) -> None:
-    """What the command takes."""
+def add_to(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs, "output", _output, of=("run_id", "ID", "the run's id"),
+        does="Print what the steps of a run have written to an output stream, a value a line.",
+        example="redisworld run output publish-cat --name progress --follow",
+        json="print one JSON object a line instead",
+    )  # fmt: skip
     parser.add_argument("--name", metavar="NAME", default="default", help="the output stream (default: default)")
     parser.add_argument("--after", metavar="ID", default="", help="only what comes after the chunk with this id")
     parser.add_argument("--follow", action="store_true", help="go on until it is closed or the run has ended")
 
 
-def output(arguments: argparse.Namespace) -> int:
-    """``redisworld run output``."""
-    return asyncio.run(_output(arguments))
-
-
-async def _output(arguments: argparse.Namespace) -> int:
-    async with connected(arguments, create=False) as world:
-        stream = world.run(arguments.run_id).stream(arguments.name, after=arguments.after, follow=arguments.follow)
-        async with aclosing(stream):
-            async for chunk in stream:
-                print(_as_object(chunk) if arguments.json else _as_text(chunk.value), flush=True)
-    return 0
+async def _output(world: World, arguments: argparse.Namespace) -> None:
+    stream = world.run(arguments.run_id).stream(arguments.name, after=arguments.after, follow=arguments.follow)
+    async with aclosing(stream):
+        async for chunk in stream:
+            print(_as_object(chunk) if arguments.json else _as_text(chunk.value), flush=True)
 
 
 def _as_object(chunk: Chunk[Any]) -> str:

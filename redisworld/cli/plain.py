@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Sequence
 from datetime import date, time
 from typing import Any
 
@@ -45,8 +44,6 @@ def one_line(text: str, longest: int | None = None) -> str:
     return visible if longest is None or len(visible) <= longest else f"{visible[: longest - 1]}…"
 
 
-def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns aligned to the left, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows))
-    return "\n".join(line.rstrip() for line in lines)
+def facts(*pairs: tuple[str, str], width: int = 11) -> str:
+    """Names and values, one pair a line."""
+    return "\n".join(f"{name:<{width}} {value}".rstrip() for name, value in pairs)

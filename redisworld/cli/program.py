@@ -6,7 +6,25 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from redisworld.cli import bench, dead, demo, doctor, exporter, hook, run, start, worker
+from redisworld.cli import (
+    bench,
+    completion,
+    dead,
+    demo,
+    deployments,
+    doctor,
+    events,
+    exporter,
+    hook,
+    queues,
+    run,
+    start,
+    steps,
+    timers,
+    top,
+    worker,
+    workers,
+)
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
 
@@ -15,9 +33,11 @@ examples:
   redisworld demo
   redisworld worker app:wf --url redis://localhost:6379/0
   redisworld start app:publish --args '["cat.png"]' --wait
-  redisworld run show publish-cat
+  redisworld run list --status open
+  redisworld run why publish-cat
   redisworld hook resume order:42 '{"by": "kim"}'
   redisworld dead list
+  redisworld top
   redisworld doctor
   redisworld bench fanout --branches 64,256
 
@@ -40,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return report(error)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """What the command line takes."""
     program = Parser(
         prog="redisworld",
@@ -51,8 +71,14 @@ def parser() -> argparse.ArgumentParser:
     )
     program.add_argument("--version", action="version", version=f"redisworld {_version()}")
     commands = program.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for noun in (worker, exporter, start, run, hook, dead, doctor, demo, bench):
+    for noun in (
+        *(worker, exporter, start, run, steps, events, hook, timers, dead),
+        *(queues, workers, deployments, top, doctor),
+    ):
         noun.add_to(commands)
+    for noun in (demo, bench):
+        noun.add_to(commands)
+    completion.add_to(commands, program=parser)
     return program
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
 from redisworld.cli.apps import load_app
+from redisworld.cli.commands import add_verb
 from redisworld.cli.endings import FAILED
-from redisworld.cli.options import Parser, connected, whole
+from redisworld.cli.options import whole
 from redisworld.cli.plain import as_json, one_line
 from redisworld.cli.progress import bar
 from redisworld.errors import InvalidInput, RunNotFound
@@ -24,8 +25,7 @@ from redisworld.runs import RunRow
 from redisworld.workflows import Workflows
 from redisworld.world import World
 
-DOES = "Replay runs with the code of an application and tell which would diverge; nothing is written."
-EXAMPLE = """\
+_EXAMPLE = """\
 redisworld run replay publish-cat --app app:wf
 
 in CI, before a deploy (exit code 1 when a run diverges):
@@ -50,8 +50,14 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     early: tuple[str, ...] = ()
 
 
-def add_options(parser: Parser) -> None:
-    """What ``run replay`` takes besides the options of Redis."""
+def add_to(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs, "replay", _replay, prepare=_prepare,
+        does="Replay runs with the code of an application and tell which would diverge; nothing is written.",
+        example=_EXAMPLE,
+        json="print one JSON list instead, an object a run",
+    )  # fmt: skip
     parser.add_argument("run_ids", metavar="ID", nargs="*", help="ids of runs, open or finished")
     parser.add_argument(
         "--app", metavar="MODULE[:ATTRIBUTE]", required=True, help="the application, as a worker takes it"
@@ -59,11 +65,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--all-open", action="store_true", help="all pending and running runs of the namespace")
     parser.add_argument("--workflow", metavar="NAME", help="of the open runs those of one workflow")
     parser.add_argument("--limit", metavar="N", type=whole(1, 10**9), help="of the open runs at most so many")
-    parser.add_argument("--json", action="store_true", help="print one JSON list instead, an object a run")
 
 
-def replay(arguments: argparse.Namespace) -> int:
-    """0 when all fit, 1 when one does not. An open run of a workflow the application does not have is another's."""
+def _prepare(arguments: argparse.Namespace) -> None:
     if bool(arguments.run_ids) == arguments.all_open:
         raise InvalidInput("name the runs to replay by their ids, or say --all-open (one of the two)")
     if not arguments.all_open and (arguments.workflow or arguments.limit is not None):
@@ -71,24 +75,24 @@ def replay(arguments: argparse.Namespace) -> int:
             "--workflow and --limit choose among the runs of --all-open; runs named by id are all replayed"
         )
     install()  # as in a worker, or a body that asks for the time would diverge, and one that opens a file would do so
-    return asyncio.run(_replay(arguments, load_app(arguments.app)))
+    arguments.app = load_app(arguments.app)
 
 
-async def _replay(arguments: argparse.Namespace, app: Workflows) -> int:
+async def _replay(world: World, arguments: argparse.Namespace) -> int:
+    """0 when all fit, 1 when one does not. An open run of a workflow the application does not have is another's."""
     found: list[Checked] = []
     counts: Counter[str] = Counter()
-    async with connected(arguments, create=False) as world:
-        total = await world.listing.count_open() if arguments.all_open else len(arguments.run_ids)
-        silent = total == 0 or (not arguments.json and sys.stdout.isatty())  # the lines are progress enough
-        with bar("replayed", total) as progress:
-            async for checked in _checked(world, app, arguments):
-                counts[checked.verdict] += 1
-                if not silent:
-                    progress.show(min(counts.total(), total))
-                if arguments.json:
-                    found.append(checked)
-                else:
-                    print(_line(checked))
+    total = await world.listing.count_open() if arguments.all_open else len(arguments.run_ids)
+    silent = total == 0 or (not arguments.json and sys.stdout.isatty())  # the lines are progress enough
+    with bar("replayed", total) as progress:
+        async for checked in _checked(world, arguments.app, arguments):
+            counts[checked.verdict] += 1
+            if not silent:
+                progress.show(min(counts.total(), total))
+            if arguments.json:
+                found.append(checked)
+            else:
+                print(_line(checked))
     if arguments.json:
         print(as_json(msgspec.to_builtins(found)))
     else:

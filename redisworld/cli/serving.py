@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redisworld.cli import logs
-from redisworld.cli.options import Parser, add_option, one_of, whole
+from redisworld.cli.options import OneOf, Parser, add_option, whole
 
 OFF = -1
 """The port of a process that serves nothing."""
@@ -34,7 +34,7 @@ def add_serving_options(parser: Parser) -> None:
         "log_level",
         f"{', '.join(logs.LEVELS)} (default: info)",
         default="info",
-        type=one_of(*logs.LEVELS),
+        type=OneOf(logs.LEVELS),
         metavar="LEVEL",
     )
     add_option(
@@ -43,7 +43,7 @@ def add_serving_options(parser: Parser) -> None:
         "log_format",
         "text, or json for one object a line (default: text)",
         default="text",
-        type=one_of(*logs.FORMATS),
+        type=OneOf(logs.FORMATS),
         metavar="FORMAT",
     )
 

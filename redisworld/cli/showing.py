@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from redisworld.cli.plain import as_json, one_line, table
-from redisworld.cli.story import Entry, HookStory, StepStory, Story
+from redisworld.cli.event_lines import Entry, event_object, event_row, since
+from redisworld.cli.plain import facts, one_line
+from redisworld.cli.story import HookStory, StepStory, Story
+from redisworld.cli.tables import table
 from redisworld.cli.times import iso, length
 from redisworld.errors import ErrorInfo
-from redisworld.events import EventKind
 from redisworld.runs import RunRow
 
 _PAYLOAD_SHOWN = 80
@@ -27,7 +28,7 @@ def as_object(story: Story) -> dict[str, Any]:
         "waits": [{"id": id, "due_at": due} for id, due in story.waits.items()],
         "hooks": [msgspec.to_builtins(hook) for hook in story.hooks],
         "hooks_before": story.hooks_before,
-        "events": [_event_object(entry) for entry in story.entries],
+        "events": [event_object(entry) for entry in story.entries],
         "events_before": story.entries_before,
     }
 
@@ -51,7 +52,7 @@ def as_text(story: Story, *, whole_payloads: bool) -> str:
         parts.append(_before(story.hooks_before, "hooks") + hooks)
     longest = None if whole_payloads else _PAYLOAD_SHOWN
     log_head = ("NR", "AT", "EVENT", "ID", "ATTEMPT", "DETAIL")
-    rows = [_event_row(entry, created, longest) for entry in story.entries]
+    rows = [event_row(entry, created, longest) for entry in story.entries]
     parts.append(_before(story.entries_before, "events") + table(log_head, rows))
     if whole_payloads:
         parts += [_traceback(entry) for entry in story.entries if isinstance(entry.payload, ErrorInfo)]
@@ -72,7 +73,7 @@ def _traceback(entry: Entry) -> str:
 
 def _header(row: RunRow, key: str) -> str:
     took = f"  (took {length(row.finished_at - row.created_at)})" if row.finished_at else ""
-    facts = (
+    return facts(
         ("run", row.run_id),
         ("status", row.status + (f"  ({row.code})" if row.code else "")),
         ("workflow", row.workflow),
@@ -87,7 +88,6 @@ def _header(row: RunRow, key: str) -> str:
         *([("parked", f"dead letter {' '.join(row.parked)}")] if row.parked and not row.status.terminal else []),
         ("key", key),
     )
-    return "\n".join(f"{name:<11} {value}" for name, value in facts)
 
 
 def _before(count: int, what: str) -> str:
@@ -100,7 +100,7 @@ def _step_row(step: StepStory, created: int) -> tuple[str, ...]:
         step.name,
         step.status,
         str(step.attempt),
-        _since(step.started_at, created),
+        since(step.started_at, created),
         length(step.ended_at - step.started_at) if step.ended_at and step.started_at else "-",
         iso(step.retry_at),
     )
@@ -109,43 +109,3 @@ def _step_row(step: StepStory, created: int) -> tuple[str, ...]:
 def _hook_row(hook: HookStory) -> tuple[str, ...]:
     state = f"{hook.state}: run {hook.holder} holds it" if hook.holder else hook.state
     return (hook.id, hook.token or "-", state, str(hook.received))
-
-
-def _event_row(entry: Entry, created: int, longest: int | None) -> tuple[str, ...]:
-    event = entry.event
-    if event is None:
-        return (str(entry.number), "-", "unreadable", "-", "-", str(entry.payload))
-    detail = iso(int(event.detail)) if event.kind is EventKind.WAIT_CREATED and event.detail.isdigit() else event.detail
-    payload = one_line(_payload_text(entry.payload), longest) if event.payload else ""
-    return (
-        str(entry.number),
-        _since(event.at, created),
-        event.kind,
-        event.id or "-",
-        str(event.attempt or "-"),
-        "  ".join(text for text in (detail, payload) if text),
-    )
-
-
-def _payload_text(payload: Any) -> str:
-    return str(payload) if isinstance(payload, ErrorInfo) else as_json(payload)
-
-
-def _since(at: int, created: int) -> str:
-    return f"+{(at - created) / 1000:.3f}s" if at else "-"
-
-
-def _event_object(entry: Entry) -> dict[str, Any]:
-    event = entry.event
-    payload = msgspec.to_builtins(entry.payload) if isinstance(entry.payload, ErrorInfo) else entry.payload
-    if event is None:
-        return {"number": entry.number, "kind": "unreadable", "payload": payload}
-    return {
-        "number": entry.number,
-        "kind": event.kind,
-        "id": event.id,
-        "attempt": event.attempt,
-        "at": event.at,
-        "detail": event.detail,
-        "payload": payload,
-    }

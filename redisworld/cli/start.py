@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from redisworld.cli.apps import load_workflow
+from redisworld.cli.commands import add_command
 from redisworld.cli.fitting import fit
-from redisworld.cli.options import add_command, add_option, add_redis_options, add_setting, connected, duration_ms
+from redisworld.cli.options import add_option, add_redis_options, add_setting, connected, duration_ms
 from redisworld.cli.plain import as_json
 from redisworld.cli.results import result_of
 from redisworld.errors import InvalidInput

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import msgspec
 
-from redisworld import events, failures, values
-from redisworld.errors import InvalidValue, MalformedMessage
-from redisworld.events import Event, EventKind, RunCreated
+from redisworld.cli.event_lines import Entry, entry_of, parsed
+from redisworld.events import Event, EventKind
 from redisworld.runs import RunRow, Status, Step
 from redisworld.world import OutputInfo, World
-
-_FAILURES = (EventKind.STEP_FAILED, EventKind.STEP_RETRYING, EventKind.RUN_FAILED)
-_RAW_SHOWN = 60
+from redisworld.world.listing_steps import by_creation
 
 
 class StepStory(msgspec.Struct, kw_only=True):
@@ -38,14 +34,6 @@ class HookStory(msgspec.Struct, kw_only=True):
     state: str = "open"
     holder: str = ""
     received: int = 0
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """An event, its number from 1, and its decoded payload. ``event`` is None for an element that is none."""
-
-    number: int
-    event: Event | None
-    payload: Any
 
 
 class Story(msgspec.Struct, kw_only=True):
@@ -82,10 +70,10 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
         for element in page:
             number += 1
             last.append((number, element))
-            if (event := _parsed(element)) is not None:
+            if (event := parsed(element)) is not None:
                 _follow(told, waits, event)
                 _follow_hook(hooks, event)
-    ordered = [_with_state(told.get(id, StepStory(id=id)), state) for id, state in _by_creation(states)]
+    ordered = [_with_state(told.get(id, StepStory(id=id)), state) for id, state in by_creation(states)]
     shown = ordered if keep is None else ordered[-keep:]
     if row.status.terminal:  # the end of a run disposes of its hooks without an event each
         for hook in hooks.values():
@@ -101,16 +89,9 @@ async def read_story(world: World, run_id: str, *, keep: int | None) -> Story:
         waits={} if row.status.terminal else waits,  # the end of a run releases its waits without an event each
         hooks=hooks_shown,
         hooks_before=len(hooks) - len(hooks_shown),
-        entries=[_entry(at, element) for at, element in last],
+        entries=[entry_of(at, element) for at, element in last],
         entries_before=number - len(last),
     )
-
-
-def _parsed(element: bytes) -> Event | None:
-    try:
-        return events.parse(element)
-    except MalformedMessage:
-        return None
 
 
 def _follow(told: dict[str, StepStory], waits: dict[str, int], event: Event) -> None:
@@ -139,30 +120,7 @@ def _follow_hook(hooks: dict[str, HookStory], event: Event) -> None:
             hooks[event.id].state = "disposed"
 
 
-def _by_creation(states: dict[str, Step]) -> list[tuple[str, Step]]:
-    return sorted(states.items(), key=lambda item: item[1].input_event)
-
-
 def _with_state(step: StepStory, state: Step) -> StepStory:
     step.status, step.attempt = state.status, state.attempt
     step.retry_at = state.retry_at if state.status is Status.PENDING else 0
     return step
-
-
-def _entry(number: int, element: bytes) -> Entry:
-    event = _parsed(element)
-    return Entry(number, event, _decoded(event) if event is not None else repr(element[:_RAW_SHOWN]))
-
-
-def _decoded(event: Event) -> Any:
-    """The payload for people; bytes that cannot be decoded are shown by their beginning."""
-    if not event.payload:
-        return None
-    try:
-        if event.kind in _FAILURES:
-            return failures.decode(event.payload)
-        if event.kind is EventKind.RUN_CREATED:
-            return values.decode(msgspec.msgpack.decode(event.payload, type=RunCreated).input)
-        return values.decode(event.payload)
-    except (MalformedMessage, InvalidValue, msgspec.DecodeError):
-        return repr(event.payload[:_RAW_SHOWN])

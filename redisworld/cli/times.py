@@ -23,3 +23,14 @@ def length(ms: float) -> str:
     days, hours = divmod(hours, 24)
     parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
     return " ".join(f"{number}{unit}" for number, unit in parts if number)
+
+
+def ago(ms: float) -> str:
+    """A length of time at a glance: its two biggest units, whole seconds at least."""
+    seconds = max(0, int(ms / 1000))
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days}d {hours}h" if hours else f"{days}d"
+    if hours:
+        return f"{hours}h {minutes}m" if minutes else f"{hours}h"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"

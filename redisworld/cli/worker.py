@@ -15,9 +15,9 @@ from consumers.server import Server
 from consumers.worker import Worker, run_until_signalled
 from redisworld.cli import logs
 from redisworld.cli.apps import load_app
+from redisworld.cli.commands import add_command
 from redisworld.cli.options import (
     Parser,
-    add_command,
     add_redis_options,
     add_setting,
     connected,

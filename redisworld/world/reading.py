@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from redisworld.errors import RunNotFound
 from redisworld.runs import RunRow, Status, Step
@@ -68,18 +71,47 @@ async def read_row(world: World, run_id: str) -> RunRow:
     )
 
 
+class States(msgspec.Struct, frozen=True):
+    """What a run row says of everything the body has asked for, by id: steps, waits with their due time, hooks."""
+
+    steps: dict[str, Step]
+    waits: dict[str, int]
+    """The open ones, to their due time in epoch ms."""
+    hooks: dict[str, str]
+    """To their state: claiming, open, conflict or disposed."""
+
+
 async def read_steps(world: World, run_id: str) -> dict[str, Step]:
     """The states of all steps by step id."""
-    key, found, cursor = world.partition(run_id).run(run_id), {}, 0
+    return {name[2:]: Step.parse(state) async for name, state in _fields(world, run_id, "s:*")}
+
+
+async def read_states(world: World, run_id: str) -> States:
+    """The states of all steps, open waits and hooks; a command for each 1,000 fields of the row."""
+    found = States({}, {}, {})
+    async for name, state in _fields(world, run_id, "[swh]:*"):
+        kind, id = name[0], name[2:]
+        if kind == "s":
+            found.steps[id] = Step.parse(state)
+        elif kind == "h":
+            found.hooks[id] = state
+        elif state.startswith("waiting|"):
+            found.waits[id] = int(state.partition("|")[2])
+    return found
+
+
+async def _fields(world: World, run_id: str, pattern: str) -> AsyncIterator[tuple[str, str]]:
+    key, cursor = world.partition(run_id).run(run_id), 0
     while True:
 
         async def call(at: int = cursor) -> Any:
-            return await world.connection.commands.hscan(key, at, match="s:*", count=1000)
+            return await world.connection.commands.hscan(key, at, match=pattern, count=1000)
 
-        cursor, fields = await world.connection.run("read_steps", call)
-        found.update({name.decode()[2:]: Step.parse(state.decode()) for name, state in fields.items()})
+        cursor, fields = await world.connection.run("read_states", call)
+        for name, state in fields.items():
+            yield name.decode(), state.decode()
         if not cursor:
-            return found
+            return
 
 
 async def read_log(world: World, run_id: str, start: int, count: int) -> list[bytes]:

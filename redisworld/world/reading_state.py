@@ -12,13 +12,12 @@ import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from redis.exceptions import RedisError
 
 from redisworld.errors import RedisUnavailable
 from redisworld.keys import GROUP, Partition, listed_streams, listed_workers, worker_key
 from redisworld.runs import Status
-from redisworld.state import Backlog, State, StreamState, WorkerState
+from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection, error_word, is_transient
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def _reading(namespace: str, partitions: Sequence[Partition]) -> _Reading:
             "pending": sum(_number(seen.pending) for seen in of_partitions),
             "running": sum(_number(seen.running) for seen in of_partitions),
         },
-        workers=tuple(worker for beat in beats if beat and (worker := _worker(beat)) is not None),
+        workers=tuple(worker for beat in beats if beat and (worker := worker_in(beat)) is not None),
         recorded=_added(seen.stats for seen in of_partitions),
     )
 
@@ -223,13 +222,6 @@ def _added(partitions: Iterable[Any]) -> dict[str, int]:
 def _group(groups: Any) -> dict[str, Any]:
     """What XINFO GROUPS says of our group; empty where there is none, and the stream is all unread."""
     return next((group for group in _many(groups) if _text(group["name"]) == GROUP), {})
-
-
-def _worker(beat: bytes) -> WorkerState | None:
-    try:
-        return msgspec.json.decode(beat, type=WorkerState)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a stranger's key: whoever lists workers must not fail on it
-        return None
 
 
 def _many(answer: Any) -> Any:

@@ -78,12 +78,12 @@ class WorkerProcess:
 
 
 @contextmanager
-def worker(url: str, *arguments: str) -> Iterator[WorkerProcess]:
-    """A worker of the test application, killed at the end if it still runs."""
+def worker(url: str, *arguments: str, app: str = APP, **variables: str) -> Iterator[WorkerProcess]:
+    """A worker of a test application, killed at the end if it still runs."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "redisworld", "worker", APP, "--url", url,
+        [sys.executable, "-m", "redisworld", "worker", app, "--url", url,
          "--metrics-port", "0", "--metrics-host", "127.0.0.1", *arguments],
-        cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env=environment(**variables), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with process:
         try:

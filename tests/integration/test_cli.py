@@ -13,6 +13,7 @@ import pytest
 
 from redisworld import spawn
 from redisworld.cli import main
+from tests.integration.cli_calls import answer, refusal
 from tests.integration.cli_process import APP, ROOT, check_counts, command, demo, environment, eventually, worker
 
 NOWHERE = "redis://:secret@127.0.0.1:1/0"
@@ -22,24 +23,6 @@ NOWHERE = "redis://:secret@127.0.0.1:1/0"
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Exit code and the one line on stderr of a command that prints nothing else."""
-    code = main([*arguments])
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("redisworld: error: ")
-    assert shown.err.count("\n") == 1, shown.err
-    return code, shown.err
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Stdout of a command that succeeds."""
-    code = main([*arguments])
-    shown = capsys.readouterr()
-    assert code == 0, shown.err
-    return shown.out
 
 
 # -- what is refused before Redis is asked
@@ -82,8 +65,14 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["start", f"{APP}:doubled", "--args", "[1]", "--at", "tomorrow"], "must be like 2030-01-31T09:00:00+01:00"),
         (["start", f"{APP}:doubled", "--args", "[1]", "--url", "ftp://x"], "cannot read Redis URL"),
         (["run", "terminate", "r1"], "add --yes"),
-        (["run"], "required: VERB"),
-        (["hook"], "required: VERB"),
+        (["run", "--status", "done"], "--status: must be one of pending, running, completed, failed, cancelled, open"),
+        (["runs", "list", "--limit", "0"], "--limit: must be a whole number from 1 to 100000, not '0'"),
+        (["run", "list", "--since", "yesterday"], "cannot read duration 'yesterday'"),
+        (["run", "why"], "required: ID"),
+        (["hooks", "--run", "r1", "--after", "r2"], "give one of the two"),
+        (["events"], "required: VERB"),
+        (["events", "tail", "r1", "--lines", "5", "--after", "3"], "not allowed with argument"),
+        (["completion", "tcsh"], "must be one of bash, zsh, fish, not 'tcsh'"),
         (["hook", "resume"], "required: TOKEN"),
         (["hook", "resume", "t", "{by: kim}"], "the payload is not JSON"),
         (["hook", "resume", "t", "text"], """quote it for the shell, like '{"by": "kim"}' or '"text"'"""),

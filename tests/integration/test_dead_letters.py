@@ -15,11 +15,11 @@ import pytest
 import redis
 
 from redisworld import LetterNotFound, RunGone, Settings, World, messages
-from redisworld.cli import main
 from redisworld.messages import RunContext, StepMessage
 from tests.apps import conf_app
 from tests.chaos import invariants
 from tests.conformance.harness import Consumers, connected
+from tests.integration.cli_calls import answer_json, called
 from tests.integration.cli_process import ROOT, environment
 from tests.integration.planting import PARTITION, bury_rubbish, bury_step, bury_wake, drained, plant, status_of
 
@@ -32,23 +32,9 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    code = main([*arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """The JSON object of a command that succeeds."""
-    code, out, err = called(capsys, *arguments, "--json")
-    assert code == 0, err
-    return json.loads(out)
-
-
 def names(capsys: pytest.CaptureFixture[str], url: str, *filters: str) -> list[str]:
     """The names of the letters that fit."""
-    return [letter["letter"] for letter in answer(capsys, "dead", "list", "--url", url, *filters)["letters"]]
+    return [letter["letter"] for letter in answer_json(capsys, "dead", "list", "--url", url, *filters)]
 
 
 # -- list and show
@@ -91,11 +77,10 @@ def test_a_list_is_filtered_and_paged(capsys: pytest.CaptureFixture[str], redis_
     assert names(capsys, redis_url, "--reason", "undecodable") == every[4:]
     assert names(capsys, redis_url, "--run", "r1") == every[1:2]
     assert names(capsys, redis_url, "--kind", "workflow") == every[3:4]
-    page = answer(capsys, "dead", "list", "--limit", "2", "--url", redis_url)
-    assert (page["total"], page["next"]) == (5, every[1])
-    rest = answer(capsys, "dead", "list", "--after", page["next"], "--url", redis_url)
-    assert [letter["letter"] for letter in rest["letters"]] == every[2:]
-    assert rest["next"] is None
+    code, out, err = called(capsys, "dead", "list", "--limit", "2", "--json", "--url", redis_url)
+    assert (code, [letter["letter"] for letter in json.loads(out)]) == (0, every[:2])
+    assert err == f"(more: --after {every[1]})\n"
+    assert names(capsys, redis_url, "--after", every[1]) == every[2:]
     assert (
         called(capsys, "dead", "list", "--run", "nobody", "--url", redis_url)[1] == "none of the 5 dead letters fits\n"
     )
@@ -123,7 +108,7 @@ def test_a_letter_is_shown_with_its_message_and_gives_its_bytes_back(
     [name] = names(capsys, redis_url)
 
     code, text, _ = called(capsys, "dead", "show", name, "--url", redis_url)
-    told = answer(capsys, "dead", "show", name, "--url", redis_url)
+    told = answer_json(capsys, "dead", "show", name, "--url", redis_url)
     show = [sys.executable, "-m", "redisworld", "dead", "show", name, "--raw", "--url", redis_url]
     done = subprocess.run(show, cwd=ROOT, env=environment(), capture_output=True, timeout=60, check=True)
 
@@ -164,7 +149,7 @@ def test_a_parked_run_goes_on_when_its_letter_is_redriven(
     [name] = names(capsys, redis_url)
     assert f"parked      dead letter {name}" in called(capsys, "run", "show", "r1", "--url", redis_url)[1]
 
-    told = answer(capsys, "dead", "redrive", name, "--url", redis_url)
+    told = answer_json(capsys, "dead", "redrive", name, "--url", redis_url)
 
     assert (told["redriven"], told["refused"]) == (1, 0)
     assert names(capsys, redis_url) == []
@@ -196,7 +181,7 @@ def test_a_redriven_message_is_the_original_as_new(
     plant(redis_url, raw, old, **QUEUED)
     [(_, letter)] = raw.xrange(PARTITION.dead)
 
-    answer(capsys, "dead", "redrive", "--all", "--url", redis_url)
+    answer_json(capsys, "dead", "redrive", "--all", "--url", redis_url)
 
     [(_, fields)] = raw.xrange(PARTITION.steps())
     before, after = messages.decode(letter[b"original:msg"]), messages.decode(fields[b"msg"])
@@ -225,7 +210,7 @@ def test_a_message_of_a_newer_version_keeps_the_fields_that_this_one_does_not_kn
 
     plant(redis_url, raw, newer)
 
-    answer(capsys, "dead", "redrive", "--all", "--url", redis_url)
+    answer_json(capsys, "dead", "redrive", "--all", "--url", redis_url)
 
     [(_, fields)] = raw.xrange(PARTITION.steps())
     assert (fields[b"kind"], fields[b"spec"]) == (b"telegram", b"7")
@@ -261,7 +246,7 @@ def test_a_second_redrive_says_that_the_letter_is_gone(
 ) -> None:
     plant(redis_url, raw, bury_wake)
     [name] = names(capsys, redis_url)
-    answer(capsys, "dead", "redrive", name, "--url", redis_url)
+    answer_json(capsys, "dead", "redrive", name, "--url", redis_url)
 
     code, _, err = called(capsys, "dead", "redrive", name, "--url", redis_url)
 
@@ -326,9 +311,9 @@ def test_drop_needs_yes_and_deletes(capsys: pytest.CaptureFixture[str], redis_ur
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["dead"], 2, "required: VERB"),
-        (["dead", "redrive"], 2, "name the letters to redrive, or choose them with --all, --reason, --run or --kind"),
-        (["dead", "redrive", "0/1-1", "--all"], 2, "name the letters to redrive, or choose them"),
+        (["dead", "lst"], 2, "invalid choice: 'lst'"),
+        (["dead", "redrive"], 2, "name the letters, or choose them with --all, --reason, --run or --kind"),
+        (["dead", "redrive", "0/1-1", "--all"], 2, "name the letters, or choose them"),
         (["dead", "drop", "--all"], 2, "add --yes"),
         (["dead", "show", "0/1-1"], 1, "there is no dead letter '0/1-1'"),
         (["dead", "show", "1-1"], 2, "'1-1' is no dead letter: its name is a partition from 0 to 0 and an entry id"),

@@ -14,6 +14,7 @@ from consumers.worker import Worker
 from redisworld import Settings, World
 from redisworld.cli import main
 from tests.apps import outside_app
+from tests.integration.cli_calls import answer
 from tests.integration.cli_process import ROOT, environment
 
 
@@ -37,13 +38,6 @@ def redis(redis_url: str) -> tuple[str, str]:
 
     asyncio.run(play())
     return ("--url", redis_url)
-
-
-def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    code = main([*arguments])
-    shown = capsys.readouterr()
-    assert code == 0, shown.err
-    return shown.out
 
 
 def test_texts_are_printed_as_they_are_and_other_values_as_json(

@@ -1,0 +1,66 @@
+"""What does ``redisworld run list`` do? It lists runs, newest first, from the indexes of the namespace."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from redisworld.cli.lists import add_list, print_list
+from redisworld.cli.options import OneOf, duration_ms
+from redisworld.cli.times import ago, iso, length
+from redisworld.runs import Status
+from redisworld.world import World
+from redisworld.world.listing_runs import ListedRun, page_of_runs
+
+_OPEN = "open"
+_STATUSES = {status.value: (status,) for status in Status} | {_OPEN: (Status.PENDING, Status.RUNNING)}
+
+
+def add_to(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_list(
+        verbs, "list", _list, things="runs", after="ID",
+        does="List runs, newest first.",
+        example="redisworld run list --status failed --since 24h",
+    )  # fmt: skip
+    parser.add_argument("--status", metavar="STATUS", type=OneOf(_STATUSES),
+                        help=f"only of this status: {', '.join(_STATUSES)} (pending and running)")  # fmt: skip
+    parser.add_argument("--workflow", metavar="NAME", default="", help="only of this workflow")
+    parser.add_argument("--deployment", metavar="NAME", default="", dest="of_deployment",
+                        help="only of this deployment")  # fmt: skip
+    parser.add_argument("--since", metavar="DURATION", type=duration_ms, help="only those created since, like 24h")
+
+
+async def _list(world: World, arguments: argparse.Namespace) -> None:
+    now = world.now_ms()
+    page = await page_of_runs(
+        world,
+        statuses=_STATUSES.get(arguments.status, ()),
+        workflow=arguments.workflow,
+        deployment=arguments.of_deployment,
+        since=0 if arguments.since is None else now - arguments.since,
+        limit=arguments.limit,
+        after=arguments.after,
+    )
+    print_list(
+        arguments,
+        page.runs,
+        ("RUN", "STATUS", "WORKFLOW", "CREATED", "AGE", "TOOK", "NOTE"),
+        [_row(run, now) for run in page.runs],
+        none="no runs" if not page.after else "no runs that fit so far",
+        after=page.after,
+    )
+
+
+def _row(run: ListedRun, now: int) -> tuple[str, ...]:
+    took = length(run.finished_at - run.created_at) if run.finished_at else "-"
+    return (run.run_id, run.status, run.workflow, iso(run.created_at), ago(now - run.created_at), took, _note(run, now))
+
+
+def _note(run: ListedRun, now: int) -> str:
+    """What a person looks for beside the status."""
+    if run.status.terminal:
+        return run.code
+    if run.parked:
+        return f"parked: dead letter {' '.join(run.parked)}"
+    return f"starts in {ago(run.start_at - now)}" if run.start_at > now and not run.started_at else ""

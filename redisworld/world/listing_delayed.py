@@ -1,0 +1,126 @@
+"""What is due later: which timers, retries, delayed starts and messages that were handed back?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from redisworld import messages
+from redisworld.errors import InvalidInput, MalformedMessage
+from redisworld.keys import Partition
+from redisworld.messages import Message, WorkflowMessage
+from redisworld.runs import Step
+from redisworld.world.paging import Place, page_of
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a delayed set. ``due_at`` is epoch ms by Redis.
+
+    ``what``: timer (a wait), retry (of a step), start (of a run that begins later), handed_back (a message no worker
+    could process yet; since ``refused_since``), unreadable. ``id`` is that of the wait, step or message.
+    """
+
+    due_at: int
+    what: str
+    run_id: str
+    id: str
+    name: str = ""
+    stream: str = ""
+    """Where the message goes when it is due, within the partition."""
+    deliveries: int = 0
+    refused_since: int = 0
+    member: str = ""
+
+    @property
+    def place(self) -> str:
+        """What ``page_of_delayed`` takes to go on behind it."""
+        return f"{self.due_at} {self.member}"
+
+
+async def page_of_delayed(world: World, *, limit: int, after: str = "") -> list[Due]:
+    """At most ``limit`` members of the delayed sets of all partitions behind the place ``after``; the soonest first.
+
+    One command for each partition, and two for each member that is no timer. Raises InvalidInput for a place that is
+    none.
+    """
+    of = {partition.delayed: partition for partition in world.partitions}
+    page = await page_of(world.connection, list(of), after=_place(after), count=limit, downwards=False)
+    return await _told(world, [(of[key], due, member) for (due, member), key in page])
+
+
+async def find_delayed(world: World, run_id: str, members: Sequence[str]) -> dict[str, Due]:
+    """Those of these members (``<kind> <run> <id>``) of a run that are delayed, by member; three commands each."""
+    partition = world.partition(run_id)
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for member in members:
+            pipeline.zscore(partition.delayed, member)
+        return await pipeline.execute()
+
+    scores = await world.connection.run("find_delayed", call) if members else []
+    there = [(partition, int(s), m.encode()) for m, s in zip(members, scores, strict=True) if s is not None]
+    return {due.member: due for due in await _told(world, there)}
+
+
+def _place(text: str) -> Place | None:
+    due, _, member = text.partition(" ")
+    if not text:
+        return None
+    if not due.isdigit() or not member:
+        raise InvalidInput(f"--after {text!r} is no place in the list: take the one that the page before has told")
+    return int(due), member.encode()
+
+
+async def _told(world: World, found: Sequence[tuple[Partition, int, bytes]]) -> list[Due]:
+    with_body = [(p, member) for p, _, member in found if not member.startswith(b"wait ")]
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for partition, member in with_body:
+            pipeline.hget(partition.delayed_body, member)
+            run_id, _, id = member.decode("utf-8", "replace").partition(" ")[2].partition(" ")
+            pipeline.hget(partition.run(run_id), f"s:{id}")
+        return await pipeline.execute(raise_on_error=False)
+
+    answers = iter(await world.connection.run("read_delayed", call) if with_body else [])
+    told = []
+    for _, due_at, member in found:
+        kind, _, rest = member.decode("utf-8", "replace").partition(" ")
+        run_id, _, id = rest.partition(" ")
+        if kind == "wait":
+            told.append(Due(due_at=due_at, what="timer", run_id=run_id, id=id, member=f"{kind} {rest}"))
+        else:
+            told.append(_message(due_at, f"{kind} {rest}", run_id, id, next(answers), next(answers)))
+    return told
+
+
+def _message(due_at: int, member: str, run_id: str, id: str, body: Any, state: Any) -> Due:
+    header, _, data = body.partition(b"\n") if isinstance(body, bytes) else (b"", b"", b"")
+    words = header.decode("utf-8", "replace").split(" ")
+    try:
+        message = messages.decode(data)
+    except MalformedMessage:
+        return Due(due_at=due_at, what="unreadable", run_id=run_id, id=id, member=member)
+    return Due(
+        due_at=due_at,
+        what=_what(message, due_at, state),
+        run_id=run_id,
+        id=id,
+        name=words[2] if len(words) > 2 else "",
+        stream=words[0],
+        deliveries=message.deliveries,
+        refused_since=message.first_refused_at or 0,
+        member=member,
+    )
+
+
+def _what(message: Message, due_at: int, state: Any) -> str:
+    if isinstance(message, WorkflowMessage):
+        return "start" if message.reason == "start" and message.first_refused_at is None else "handed_back"
+    return "retry" if isinstance(state, bytes) and Step.parse(state.decode()).retry_at == due_at else "handed_back"

@@ -1,0 +1,125 @@
+"""Which runs are there, newest first, of some status or workflow?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from redisworld.errors import InvalidInput
+from redisworld.runs import Status
+from redisworld.world.paging import Place, page_of
+from redisworld.world.run_ids import check_run_id
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+_FIELDS = (
+    "status", "workflow", "deployment", "created_at", "started_at", "finished_at", "start_at", "code", "parked",
+)  # fmt: skip
+_LOOKED_AT = 10_000
+"""Rows that one page looks at for those that a filter lets through: about 100 pipelines of HMGET."""
+_CHUNK = 100
+
+
+class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a list. Times are epoch ms by Redis; 0 where not reached. ``parked`` are names of dead letters."""
+
+    run_id: str
+    status: Status
+    workflow: str
+    deployment: str = ""
+    created_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    start_at: int = 0
+    code: str = ""
+    parked: tuple[str, ...] = ()
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """Runs, and the run id to go on behind, or ``""`` where that was all."""
+
+    runs: list[ListedRun]
+    after: str
+
+
+async def page_of_runs(
+    world: World,
+    *,
+    statuses: Collection[Status] = (),
+    workflow: str = "",
+    deployment: str = "",
+    since: int = 0,
+    limit: int,
+    after: str = "",
+) -> RunPage:
+    """At most ``limit`` runs, newest first, behind the run ``after``; created at ``since`` (epoch ms) or later.
+
+    Without ``workflow`` and ``deployment`` it costs one command for each partition and status, and one for each run.
+    With them rows are looked at until enough fit, at most 10,000: then the page is short and its ``after`` goes on.
+    Raises InvalidInput for an ``after`` that is not listed.
+    """
+    names = [f"status:{status}" for status in statuses] or ["created"]
+    keys = [partition.index(name) for partition in world.partitions for name in names]
+    place = await _place(world, after) if after else None
+    chunk = _CHUNK if workflow or deployment else limit + 1
+    found: list[ListedRun] = []
+    for _ in range(max(1, _LOOKED_AT // chunk)):
+        page = await page_of(world.connection, keys, after=place, count=chunk, downwards=True, least=since)
+        ids = list(dict.fromkeys(member.decode() for (_, member), _ in page))  # one that starts now is in two indexes
+        for run_id, run in zip(ids, await _rows(world, ids), strict=True):
+            if len(found) == limit:
+                return RunPage(found, after)
+            after = run_id
+            fits = run is not None and workflow in ("", run.workflow) and deployment in ("", run.deployment)
+            if run is not None and fits and (not statuses or run.status in statuses):
+                found.append(run)
+        if len(page) < chunk:
+            return RunPage(found, "")
+        place = page[-1][0]
+    return RunPage(found, after)
+
+
+async def _place(world: World, run_id: str) -> Place:
+    async def call() -> Any:
+        key = world.partition(check_run_id(run_id)).index("created")
+        return await world.connection.commands.zscore(key, run_id)
+
+    score = await world.connection.run("find_run", call)
+    if score is None:
+        raise InvalidInput(f"--after: run {run_id!r} is not listed, so nothing is behind it: begin the list again")
+    return int(score), run_id.encode()
+
+
+async def _rows(world: World, run_ids: Sequence[str]) -> list[ListedRun | None]:
+    """The runs of these ids; None for one that has been reaped meanwhile."""
+
+    async def call() -> Any:
+        pipeline = world.connection.commands.pipeline(transaction=False)
+        for run_id in run_ids:
+            pipeline.hmget(world.partition(run_id).run(run_id), _FIELDS)
+        return await pipeline.execute()
+
+    rows = await world.connection.run("read_listed_runs", call) if run_ids else []
+    return [_run(world, run_id, values) for run_id, values in zip(run_ids, rows, strict=True)]
+
+
+def _run(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRun | None:
+    row = {name: value.decode("utf-8", "replace") for name, value in zip(_FIELDS, values, strict=True) if value}
+    if "status" not in row:
+        return None
+    number = world.partition(run_id).number
+    return ListedRun(
+        run_id=run_id,
+        status=Status(row["status"]),
+        workflow=row.get("workflow", ""),
+        deployment=row.get("deployment", ""),
+        created_at=int(row.get("created_at", 0)),
+        started_at=int(row.get("started_at", 0)),
+        finished_at=int(row.get("finished_at", 0)),
+        start_at=int(row.get("start_at", 0)),
+        code=row.get("code", ""),
+        parked=tuple(f"{number}/{letter}" for letter in row.get("parked", "").split()),
+    )
