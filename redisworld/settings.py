@@ -22,6 +22,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. Every one has an environment variable ``REDISWORLD_<NAME>``; durations end in ``_ms``."""
 
     url: str = "redis://localhost:6379/0"
+    username: str = ""
+    password: str = ""
+    """Where the URL has none. As they are: a secret mounted into the environment need not be quoted for a URL."""
+
+    sentinel_password: str = ""
+    """Of the Sentinels themselves, where they ask for one."""
+
     namespace: str = "default"
     partitions: int | None = None
     """None takes what the namespace was made with, or 4 (1 when embedded) for a new one: four streams let

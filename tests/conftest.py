@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--chaos-runs", type=int, default=200, help="runs at work while workers are killed")
     group.addoption("--chaos-kills", type=int, default=12, help="workers killed meanwhile")
     group.addoption("--chaos-malformed", type=int, default=2_000, help="malformed entries thrown at the streams")
+    parser.addoption("--helm-outage", type=float, default=8.0, help="seconds without Redis for a pod (A48: 60)")
     group.addoption("--chaos-finished", type=int, default=300, help="runs that come and go for the housekeeping test")
 
 
@@ -43,9 +44,13 @@ FIGURES = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What the chaos tests have counted."""
+    """What the chaos tests have counted, and what any test recorded as a ``figure``, also in another process."""
     for line in config.stash.get(FIGURES, []):
         terminalreporter.write_line(line)
+    for report in terminalreporter.stats.get("passed", []):
+        for name, line in report.user_properties:
+            if name == "figure":
+                terminalreporter.write_line(str(line))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import anyio
 import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -43,6 +44,7 @@ from redisworld.errors import InvalidInput, RedisUnavailable
 from redisworld.observe import RedisCalled, observe
 from redisworld.scripts import Script
 from redisworld.settings import Settings
+from redisworld.world.addresses import client_of
 from redisworld.world.faults import FaultLog
 
 EMBEDDED_URL = "redisworld://embedded"
@@ -217,8 +219,10 @@ class Connection:
         if self.embedded:
             return self._embedded(asynchronous=True)
         try:
-            client = aioredis.Redis.from_url(
-                self.settings.url,
+            client = client_of(
+                self.settings,
+                aioredis.Redis,
+                Sentinel,
                 retry=Retry(NoBackoff(), 0),
                 socket_timeout=None,  # one timer per call below instead of one per read and write
                 socket_connect_timeout=self._timeout,
@@ -246,10 +250,13 @@ class Connection:
             return self._embedded(asynchronous=False)
         import redis
         from redis.retry import Retry as SyncRetry
+        from redis.sentinel import Sentinel as SyncSentinel
 
         timeout = self.lease_timeout_s
-        return redis.Redis.from_url(
-            self.settings.url,
+        return client_of(
+            self.settings,
+            redis.Redis,
+            SyncSentinel,
             retry=SyncRetry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
@@ -350,6 +357,6 @@ def _why(error: BaseException) -> str:
         return f"does not let its user do what redisworld needs: {reply.strip(_QUOTES)}"
     if isinstance(error, AuthenticationError):
         if "HELLO must be called" in reply or "Authentication required" in reply:
-            return "asks for a password, and the URL has none: redis://[user]:password@host"
+            return "asks for a password, and the URL has none: redis://[user]:password@host, or REDISWORLD_PASSWORD"
         return f"refuses the user or password of the URL: {reply}"
     return f"cannot be used now: {reply}"

@@ -26,6 +26,9 @@ def test_the_defaults_are_in_order() -> None:
 def test_every_setting_has_a_variable() -> None:
     texts = {
         "url": "redis://elsewhere:6380/3",
+        "username": "kim",
+        "password": "p/w@d",
+        "sentinel_password": "s",
         "namespace": "shop",
         "partitions": "8",
         "deployment": "blue",

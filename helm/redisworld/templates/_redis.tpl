@@ -1,0 +1,137 @@
+{{/* How do containers, and KEDA, reach Redis? */}}
+
+{{- define "redisworld.trialName" -}}
+{{ include "redisworld.fullname" . }}-trial-redis
+{{- end }}
+
+{{- define "redisworld.secretName" -}}
+{{- default (printf "%s-redis" (include "redisworld.fullname" .)) .Values.redis.existingSecret }}
+{{- end }}
+
+{{/* "true" when there is a password to refer to. */}}
+{{- define "redisworld.hasPassword" -}}
+{{- if or .Values.redis.password (and .Values.redis.existingSecret (not .Values.redis.existingSecretUrlKey)) -}}true{{- end -}}
+{{- end }}
+
+{{/* The Secret's key with the password of the Sentinels themselves, if they have one. */}}
+{{- define "redisworld.sentinelPasswordKey" -}}
+{{- if .Values.redis.sentinel.existingSecretPasswordKey -}}
+{{- .Values.redis.sentinel.existingSecretPasswordKey -}}
+{{- else if .Values.redis.sentinel.password -}}
+sentinel-password
+{{- end -}}
+{{- end }}
+
+{{/* The URL without user and password; what TLS needs stands in its query. */}}
+{{- define "redisworld.url" -}}
+{{- $redis := .Values.redis -}}
+{{- $url := $redis.url -}}
+{{- if $redis.trial.enabled -}}
+{{- $url = printf "redis://%s:6379/0" (include "redisworld.trialName" .) -}}
+{{- else if $redis.sentinel.nodes -}}
+{{- $scheme := ternary "rediss+sentinel" "redis+sentinel" $redis.sentinel.tls -}}
+{{- $url = printf "%s://%s/%s/%d" $scheme (join "," $redis.sentinel.nodes) $redis.sentinel.master (int $redis.sentinel.database) -}}
+{{- end -}}
+{{- $query := list -}}
+{{- with $redis.tls.existingSecret -}}
+{{- range $option, $key := dict "ssl_ca_certs" $redis.tls.caKey "ssl_certfile" $redis.tls.certKey "ssl_keyfile" $redis.tls.keyKey -}}
+{{- with $key -}}
+{{- $query = append $query (printf "%s=/etc/redisworld/tls/%s" $option .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if not $redis.tls.verify -}}
+{{- $query = append $query "ssl_cert_reqs=none" -}}
+{{- end -}}
+{{- if $query -}}
+{{ $url }}{{ ternary "&" "?" (contains "?" $url) }}{{ join "&" $query }}
+{{- else -}}
+{{ $url }}
+{{- end -}}
+{{- end }}
+
+{{/* Environment variables of every container that speaks to Redis. */}}
+{{- define "redisworld.redisEnv" -}}
+{{- $redis := .Values.redis -}}
+- name: REDISWORLD_URL
+  {{- if $redis.existingSecretUrlKey }}
+  valueFrom:
+    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretUrlKey }}}
+  {{- else }}
+  value: {{ include "redisworld.url" . | quote }}
+  {{- end }}
+{{- if $redis.existingSecretUsernameKey }}
+- name: REDISWORLD_USERNAME
+  valueFrom:
+    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretUsernameKey }}}
+{{- else if $redis.username }}
+- name: REDISWORLD_USERNAME
+  value: {{ $redis.username | quote }}
+{{- end }}
+{{- if include "redisworld.hasPassword" . }}
+- name: REDISWORLD_PASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretPasswordKey }}}
+{{- end }}
+{{- with include "redisworld.sentinelPasswordKey" . }}
+- name: REDISWORLD_SENTINEL_PASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ include "redisworld.secretName" $ }}, key: {{ . }}}
+{{- end }}
+- name: REDISWORLD_NAMESPACE
+  value: {{ .Values.runs.namespace | quote }}
+- name: REDISWORLD_PARTITIONS
+  value: {{ .Values.runs.partitions | quote }}
+{{- end }}
+
+{{/* Where KEDA finds Redis, as metadata of a trigger. Takes (dict "root" $ "keda" …). */}}
+{{- define "redisworld.kedaRedis" -}}
+{{- $redis := .root.Values.redis -}}
+{{- $database := 0 -}}
+{{- $tls := false -}}
+{{- if $redis.sentinel.nodes -}}
+addresses: {{ join "," $redis.sentinel.nodes | quote }}
+sentinelMaster: {{ $redis.sentinel.master | quote }}
+{{- $database = int $redis.sentinel.database -}}
+{{- $tls = $redis.sentinel.tls -}}
+{{- else -}}
+{{- $parts := urlParse (include "redisworld.url" .root) -}}
+{{- $host := ternary $parts.host (printf "%s:6379" $parts.host) (contains ":" $parts.host) -}}
+{{- if $redis.trial.enabled -}}
+{{- $host = printf "%s.%s.svc:6379" (include "redisworld.trialName" .root) (include "redisworld.namespace" .root) -}}
+{{- end -}}
+address: {{ default $host .keda.address | quote }}
+{{- $database = $parts.path | trimPrefix "/" | default "0" -}}
+{{- $tls = eq $parts.scheme "rediss" -}}
+{{- end }}
+databaseIndex: {{ $database | quote }}
+enableTLS: {{ $tls | quote }}
+{{- if not $redis.tls.verify }}
+unsafeSsl: "true"
+{{- end }}
+{{- if and $redis.username (not $redis.existingSecretUsernameKey) }}
+usernameFromEnv: REDISWORLD_USERNAME
+{{- end }}
+{{- end }}
+
+{{/* What KEDA takes from Secrets: parameter and key, a list of secretTargetRef. Empty when there is nothing. */}}
+{{- define "redisworld.kedaSecrets" -}}
+{{- $redis := .Values.redis -}}
+{{- $secret := include "redisworld.secretName" . -}}
+{{- if include "redisworld.hasPassword" . }}
+- {parameter: password, name: {{ $secret }}, key: {{ $redis.existingSecretPasswordKey }}}
+{{- end }}
+{{- with $redis.existingSecretUsernameKey }}
+- {parameter: username, name: {{ $secret }}, key: {{ . }}}
+{{- end }}
+{{- with include "redisworld.sentinelPasswordKey" . }}
+- {parameter: sentinelPassword, name: {{ $secret }}, key: {{ . }}}
+{{- end }}
+{{- with $redis.tls.existingSecret }}
+{{- range $parameter, $key := dict "ca" $redis.tls.caKey "cert" $redis.tls.certKey "key" $redis.tls.keyKey }}
+{{- with $key }}
+- {parameter: {{ $parameter }}, name: {{ $redis.tls.existingSecret }}, key: {{ . }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

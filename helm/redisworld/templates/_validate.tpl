@@ -1,0 +1,103 @@
+{{/* Which values contradict each other? What one value alone may be stands in values.schema.json. */}}
+
+{{- define "redisworld.validate" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is required: the image with your application, built FROM redisworld (docs/kubernetes.md, \"Your image\")" -}}
+{{- end -}}
+{{- include "redisworld.validateRedis" . -}}
+{{- range $name, $pool := include "redisworld.pools" . | fromYaml -}}
+{{- include "redisworld.validatePool" (dict "root" $ "at" (printf "pools.%s" $name) "pool" $pool) -}}
+{{- end -}}
+{{- if and (include "redisworld.mayBeAtZero" .) (not (include "redisworld.runsTimers" .)) -}}
+{{- fail "no pool keeps a pod and the always-on worker is off, so nobody would promote timers: set alwaysOn.enabled with alwaysOn.timers=auto, or autoscaling.minReplicas of a pool to at least 1" -}}
+{{- end -}}
+{{- if include "redisworld.runsTimers" . -}}
+{{- include "redisworld.validatePod" (dict "root" $ "at" "alwaysOn" "pod" (include "redisworld.alwaysOn" . | fromYaml)) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "redisworld.validateRedis" -}}
+{{- $redis := .Values.redis -}}
+{{- $ways := list -}}
+{{- if $redis.url }}{{ $ways = append $ways "redis.url" }}{{ end -}}
+{{- if $redis.existingSecretUrlKey }}{{ $ways = append $ways "redis.existingSecretUrlKey" }}{{ end -}}
+{{- if $redis.sentinel.nodes }}{{ $ways = append $ways "redis.sentinel.nodes" }}{{ end -}}
+{{- if $redis.trial.enabled }}{{ $ways = append $ways "redis.trial.enabled" }}{{ end -}}
+{{- if not $ways -}}
+{{- fail "no Redis: set one of redis.url, redis.existingSecretUrlKey, redis.sentinel.nodes, or redis.trial.enabled for trying out" -}}
+{{- else if gt (len $ways) 1 -}}
+{{- fail (printf "more than one Redis: set only one of %s" (join ", " $ways)) -}}
+{{- end -}}
+{{- if contains "@" $redis.url -}}
+{{- fail "redis.url holds a user or password, which would stand in clear in every pod: use redis.existingSecret (or redis.username and redis.password)" -}}
+{{- end -}}
+{{- range $name, $key := dict "redis.existingSecretUsernameKey" $redis.existingSecretUsernameKey "redis.sentinel.existingSecretPasswordKey" $redis.sentinel.existingSecretPasswordKey "redis.existingSecretUrlKey" $redis.existingSecretUrlKey -}}
+{{- if and $key (not $redis.existingSecret) -}}
+{{- fail (printf "%s needs redis.existingSecret, the name of the Secret" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $password := dict "redis.password" $redis.password "redis.sentinel.password" $redis.sentinel.password -}}
+{{- if and $password $redis.existingSecret -}}
+{{- fail (printf "%s and redis.existingSecret are both set: one of them would be ignored" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $redis.sentinel.nodes (not $redis.sentinel.master) -}}
+{{- fail "redis.sentinel.nodes needs redis.sentinel.master, the name of the primary that the Sentinels watch" -}}
+{{- end -}}
+{{- $tls := or (hasPrefix "rediss://" $redis.url) (and $redis.sentinel.nodes $redis.sentinel.tls) $redis.existingSecretUrlKey -}}
+{{- if and $redis.tls.existingSecret (not $tls) -}}
+{{- fail "redis.tls.existingSecret is set, but nothing speaks TLS: redis.url has to begin with rediss://, or redis.sentinel.tls to be true" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Takes (dict "root" $ "at" … "pod" …). */}}
+{{- define "redisworld.validatePod" -}}
+{{- if not .pod.app -}}
+{{- fail (printf "%s has no application: set app, or %s.app, to MODULE[:ATTRIBUTE] of the Workflows object" .at .at) -}}
+{{- end -}}
+{{- if and .root.Values.deployment.affinity .pod.image.digest (not .pod.image.tag) (not .root.Values.deployment.id) -}}
+{{- fail (printf "deployment.affinity needs to know which code %s runs: set deployment.id or image.tag beside image.digest" .at) -}}
+{{- end -}}
+{{- $least := add (int .pod.drainGraceSeconds) 5 -}}
+{{- if lt (int (include "redisworld.terminationGrace" .pod)) (int $least) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds must be at least drainGraceSeconds and 5 (%d): a worker that is killed while it drains leaves its steps to their leases" .at $least) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Takes (dict "root" $ "at" … "pool" …). */}}
+{{- define "redisworld.validatePool" -}}
+{{- include "redisworld.validatePod" (dict "root" .root "at" .at "pod" .pool) -}}
+{{- $scaling := .pool.autoscaling -}}
+{{- if has $scaling.mode (list "hpa" "keda") -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- fail (printf "%s: autoscaling.minReplicas (%d) is above autoscaling.maxReplicas (%d)" .at (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $scaling.mode "hpa" -}}
+{{- if lt (int $scaling.minReplicas) 1 -}}
+{{- fail (printf "%s: autoscaling.minReplicas must be at least 1 with autoscaling.mode=hpa; only keda scales to zero" .at) -}}
+{{- end -}}
+{{- $requests := dig "requests" (dict) .pool.resources -}}
+{{- if and $scaling.hpa.targetCPUUtilizationPercentage (not (get $requests "cpu")) -}}
+{{- fail (printf "%s: autoscaling.hpa.targetCPUUtilizationPercentage needs resources.requests.cpu, which it is a part of" .at) -}}
+{{- end -}}
+{{- if and $scaling.hpa.targetMemoryUtilizationPercentage (not (get $requests "memory")) -}}
+{{- fail (printf "%s: autoscaling.hpa.targetMemoryUtilizationPercentage needs resources.requests.memory, which it is a part of" .at) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $scaling.mode "keda" -}}
+{{- if and .root.Values.redis.existingSecretUrlKey (not $scaling.keda.address) -}}
+{{- fail (printf "%s: KEDA cannot take Redis' address out of a URL in a Secret: set autoscaling.keda.address and autoscaling.keda.authenticationRef" .at) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq $scaling.mode "keda") (not $scaling.keda.defaultQueue) (not .pool.queues) -}}
+{{- fail (printf "%s: autoscaling.keda.defaultQueue is false and queues is empty, so KEDA would have nothing to look at" .at) -}}
+{{- end -}}
+{{- $budget := .pool.podDisruptionBudget -}}
+{{- if and $budget.enabled $budget.unhealthyPodEvictionPolicy (not (semverCompare ">=1.27.0-0" .root.Capabilities.KubeVersion.Version)) -}}
+{{- fail (printf "%s: podDisruptionBudget.unhealthyPodEvictionPolicy needs Kubernetes 1.27 or newer" .at) -}}
+{{- end -}}
+{{- if and $budget.enabled (not (kindIs "invalid" $budget.minAvailable)) (not (kindIs "invalid" $budget.maxUnavailable)) -}}
+{{- fail (printf "%s: podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable are both set: set the other one to null" .at) -}}
+{{- end -}}
+{{- end }}
