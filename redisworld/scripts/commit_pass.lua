@@ -84,7 +84,7 @@ if at_ceiling(run, limit) then
   return answer
 end
 
-local items, refusal = read_items(run, 15)
+local items, refusal = read_items(run, 15, true)
 for _, item in ipairs(items or {}) do
   if last ~= '1' and (item.op == 'inline' or item.op == 'end') then
     refusal = {'broken', 'item ' .. item.op .. ' belongs into the last chunk'}
@@ -105,7 +105,9 @@ local tells = false -- whether the body sees something in what is written: an en
 local sealed = {}
 for _, item in ipairs(items) do
   local op = item.op
-  if op == 'seal' then
+  if op == 'steps' then
+    create_steps(run, item.starts, spec)
+  elseif op == 'seal' then
     sealed[#sealed + 1] = item
   elseif op == 'end' then
     ending = item

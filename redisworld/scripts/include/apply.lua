@@ -12,6 +12,28 @@ local function dispatch(run, item, spec)
     body = item.message}, run.at)
 end
 
+-- Creates the steps whose items begin at these arguments, all of them new, and sends them to their queues.
+local function create_steps(run, starts, spec)
+  local elements, fields, names, stored, length, by_group = run.elements, run.fields, run.names, run.stored, run.length, {}
+  for _, i in ipairs(starts) do
+    local id, name, group, target, message, input = unpack(ARGV, i + 1, i + 6)
+    local field = 's:' .. id
+    length = length + 1
+    elements[length - stored] = 'step_created ' .. id .. ' - ' .. run.at_text .. ' ' .. name .. '\n' .. input
+    names[#names + 1], fields[field] = field, 'pending|0|0||||' .. group .. '|' .. length .. '|0|0|0'
+    by_group[group] = (by_group[group] or 0) + 1
+    redis.call('XADD', TAG .. target, '*', 'kind', 'step', 'spec', spec, 'run', run.id, 'step', id, 'name', name, 'msg', message)
+  end
+  run.length = length
+  count('steps_created', #starts)
+  for id, number in pairs(by_group) do
+    if grouped(id) then
+      local group = open_group(run, id)
+      group.left, group.changed = group.left + number, true
+    end
+  end
+end
+
 local APPLY = {}
 
 function APPLY.step(run, item, spec)

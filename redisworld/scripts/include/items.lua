@@ -18,14 +18,9 @@ local FIELDS = {
   did = {'step', 'token', 'outcome', 'length', 'at', 'payload'},
 }
 
--- id name group target, as nearly all steps have them; any other is looked at closely
-local PLAIN_STEP = '^[^%s|]+ [^%s|]+ [^%s|]* steps%S*$'
-
 local function judge_step(run, item)
-  local usual = item.op == 'step' and item.message ~= ''
-    and string.find(item.id .. ' ' .. item.name .. ' ' .. item.group .. ' ' .. item.target, PLAIN_STEP)
-  local refused = not usual and plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
-    or not usual and (streams('target', item.target) or plain('token', item.token or 'none')) or foreign_key(item.target, 'stream')
+  local refused = plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
+    or streams('target', item.target) or plain('token', item.token or 'none') or foreign_key(item.target, 'stream')
   if refused then return refused end
   local step = open_step(run, item.id)
   if not step then return end
@@ -116,11 +111,43 @@ local function step_ids(at)
   return ids
 end
 
--- The items from ARGV[at] on; or nil and the answer of a call that must not be.
-local function read_items(run, at)
+-- Nearly all steps of a fan-out are new and look alike: whether the one at ARGV[at] does. Their names, groups and streams
+-- are judged once.
+local words_seen, streams_seen = {}, {}
+
+local function is_usual_step(run, at)
+  local id, name, group, target = unpack(ARGV, at + 1, at + 4)
+  if ARGV[at] ~= 'step' or #ARGV < at + 6 or asked[id] or run.states['s:' .. id] ~= false or ARGV[at + 5] == ''
+    or string.find(id, '[%s|]') or id == '' then return false end
+  local word = name .. ' ' .. group
+  if words_seen[word] == nil then
+    words_seen[word] = is_plain(name) and name ~= '' and is_plain(group) and (not grouped(group) or open_group(run, group) ~= nil)
+  end
+  if streams_seen[target] == nil then streams_seen[target] = is_stream(target) and not foreign_key(target, 'stream') end
+  return words_seen[word] and streams_seen[target]
+end
+
+-- Adds the usual step at ARGV[at] to those right before it: one item, {op = 'steps', starts}.
+local function add_usual_step(items, at)
+  asked[ARGV[at + 1]] = true
+  local steps = items[#items]
+  if not steps or steps.op ~= 'steps' then
+    steps = {op = 'steps', starts = {}}
+    items[#items + 1] = steps
+  end
+  steps.starts[#steps.starts + 1] = at
+end
+
+-- The items from ARGV[at] on; or nil and the answer of a call that must not be. With together, usual steps in a row are one.
+local function read_items(run, at, together)
   local items = {}
   read_states(run, step_ids(at))
   while at <= #ARGV do
+    while together and is_usual_step(run, at) do
+      add_usual_step(items, at)
+      at = at + 7
+    end
+    if at > #ARGV then break end
     local fields = FIELDS[ARGV[at]]
     if not fields then return nil, {'broken', 'unknown item ' .. string.sub(ARGV[at], 1, 80)} end
     local item = {op = ARGV[at]}
