@@ -18,7 +18,8 @@ from redisworld.world import Completion, Delivery, World
 Item = list[str | bytes | int]
 
 _FIRST_STEPS = 32
-"""The first chunk of many steps is a small one: workers start on it while the rest is being encoded."""
+"""The first chunk of many steps is a small one, and each is twice the one before it: workers begin while the rest is
+being encoded."""
 
 _MESSAGE = 300
 """Bytes of a step message without its input, about: enough to bound a chunk."""
@@ -67,7 +68,7 @@ def chunks(
 ) -> Iterator[tuple[Item, bool]]:
     """The arguments of each commit_pass call, and whether it is the last.
 
-    Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``, after a small first one; all else goes with the
+    Step creations fill chunks of ``chunk_steps`` and ``chunk_bytes``, after a few smaller ones; all else goes with the
     last one, which alone seals groups, sets ``replayed_to`` and settles. The step that has ended, patches and
     attributes go with the first.
     ``holders`` says of each new hook which other run holds its token.
@@ -87,7 +88,7 @@ def chunks(
         weight = 2 * len(step.input) + _MESSAGE  # it goes into the log and into the message
         if steps and (steps >= most or size + weight > settings.chunk_bytes):
             yield chunk, False
-            chunk, steps, size, most = [], 0, 0, settings.chunk_steps
+            chunk, steps, size, most = [], 0, 0, min(2 * most, settings.chunk_steps)
         chunk += item
         steps += 1
         size += weight

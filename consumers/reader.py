@@ -1,7 +1,7 @@
 """How are streams read so that a fan-out arrives in full batches and no worker hoards? (design section 11)
 
-COUNT is per stream, so streams that had something are polled in rotation with COUNT = free slots. Only when all
-are empty one blocking read on all of them, with COUNT 1, says which has something next.
+COUNT is per stream, so streams that had something are polled in rotation with COUNT = free slots, or half of all. Only
+when all are empty one blocking read on all of them, with each one's share as COUNT, says which has something next.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from consumers.health import LoopHealth
 from consumers.pauses import Pauses
 from consumers.slots import Slots
 from redisworld.world import Delivery, Stream, World
+
+_AT_ONCE = 32
+"""Or half of the slots where that is more: Redis looks for the next ones while bodies of the last ones run."""
 
 
 class Reader:
@@ -52,11 +55,14 @@ class Reader:
             return
         if self._busy:
             stream = self._busy.popleft()
-            deliveries = await self._world.queue.read([stream], count=min(free, max(1, self._slots.limit // 2)))
+            deliveries = await self._world.queue.read([stream], count=min(free, max(_AT_ONCE, self._slots.limit // 2)))
             if deliveries:
                 self._busy.append(stream)
         else:
-            deliveries = await self._world.queue.read(self._streams, count=1, block_ms=self._world.settings.block_ms)
+            count = max(1, free // len(self._streams))
+            deliveries = await self._world.queue.read(
+                self._streams, count=count, block_ms=self._world.settings.block_ms
+            )
             self._busy.extend(dict.fromkeys((delivery.partition, delivery.stream) for delivery in deliveries))
         self._health.read_done()
         if deliveries:

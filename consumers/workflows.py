@@ -6,6 +6,7 @@ where the commit says so; again, until the run waits for something that others w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -239,6 +240,8 @@ class Orchestrator:
             live.started_at = None  # the run has started
             if answer.outcome not in ("chunk", "committed", "again", "ended"):
                 break
+            if not last:
+                await asyncio.sleep(0)  # a reader may have been handed the first steps: they go before the next chunk
         seconds = time.monotonic() - started
         observe(PassCommitted(job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, seconds))
         return answer
