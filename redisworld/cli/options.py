@@ -66,9 +66,15 @@ def from_environment(name: str) -> str | None:
 
 def flag(given: bool | None, name: str) -> bool:
     """An option that is on or off: what was given, else its variable, else off. Raises InvalidInput."""
+    return bool(choice(given, name))
+
+
+def choice(given: bool | None, name: str) -> bool | None:
+    """The same, None where neither is there. Raises InvalidInput."""
     if given is not None:
         return given
-    text = (from_environment(name) or "false").lower()
+    if (text := (from_environment(name) or "").lower()) == "":
+        return None
     if text not in ("true", "1", "false", "0"):
         raise InvalidInput(f"environment variable {variable(name)}={text!r}: must be true, 1, false or 0")
     return text in ("true", "1")

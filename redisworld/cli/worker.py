@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 from collections.abc import Iterable
@@ -13,13 +12,14 @@ from typing import Any
 from consumers.exporter import Exporter
 from consumers.server import Server
 from consumers.worker import Worker, run_until_signalled
-from redisworld.cli import logs
+from redisworld.cli import event_loop, logs
 from redisworld.cli.apps import load_app
 from redisworld.cli.commands import add_command
 from redisworld.cli.options import (
     Parser,
     add_redis_options,
     add_setting,
+    choice,
     connected,
     duration_ms,
     flag,
@@ -57,6 +57,12 @@ def add_to(commands: Any) -> None:
         default=None,
         help="serve the state of the namespace among the metrics, as 'redisworld exporter' does [REDISWORLD_EXPORTER]",
     )
+    parser.add_argument(
+        "--uvloop",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="run on uvloop, which takes less CPU (default: where it is installed) [REDISWORLD_UVLOOP]",
+    )
     add_serving_options(parser)
 
 
@@ -91,7 +97,9 @@ def _worker(arguments: argparse.Namespace) -> int:
     with logs.to_stderr(arguments.log_level, arguments.log_format):
         install()  # before the application captures what is replaced, by name or in C
         app = load_app(arguments.app)
-        abandoned = asyncio.run(_work(arguments, app, _queues(arguments.queue, app)))
+        queues = _queues(arguments.queue, app)
+        uvloop = choice(arguments.uvloop, "uvloop")
+        abandoned = event_loop.run(lambda: _work(arguments, app, queues), uvloop=uvloop)
         if abandoned:
             log.warning("ending without %d bodies that still run in threads; their steps were handed back", abandoned)
             logging.shutdown()

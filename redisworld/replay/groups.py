@@ -8,16 +8,24 @@ registers tells the join. Anything not recognised counts as observed one by one:
 from __future__ import annotations
 
 import asyncio
-import asyncio.tasks
 from collections.abc import Callable
-from functools import lru_cache
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from redisworld.replay.calls import StepCall
 from redisworld.replay.commands import UNOBSERVED, WAKES, GroupMode
 
-_GATHER = "gather.<locals>._done_callback"
+_GATHER = next(
+    (
+        const
+        for const in asyncio.gather.__code__.co_consts
+        if isinstance(const, CodeType)
+        and const.co_name == "_done_callback"
+        and {"outer", "return_exceptions"} <= set(const.co_freevars)
+    ),
+    None,
+)
+"""The callback that each gather makes for its children."""
 _TASK_GROUP = asyncio.TaskGroup._on_task_done
 
 
@@ -162,16 +170,7 @@ def _join_key(observer: Callable[..., object]) -> object | None:
     """What the observers of all children of one join have in common, or None when it is no join we know."""
     if isinstance(observer, MethodType):
         return observer.__self__ if observer.__func__ is _TASK_GROUP else None
-    return observer if isinstance(observer, FunctionType) and _is_of_gather(observer.__code__) else None
-
-
-@lru_cache(maxsize=256)
-def _is_of_gather(code: CodeType) -> bool:
-    return (
-        code.co_qualname == _GATHER
-        and code.co_filename == asyncio.tasks.__file__
-        and {"outer", "return_exceptions"} <= set(code.co_freevars)
-    )
+    return observer if isinstance(observer, FunctionType) and observer.__code__ is _GATHER else None
 
 
 def _make_join(observer: Callable[..., object], first: StepCall[Any]) -> Join:
