@@ -26,9 +26,8 @@ _COUNT = 25
 _CALLS_PER_STREAM = 40
 """Bound of one sweep: 10,000 pending entries a second and stream."""
 
-
-_NEVER_MS = 10**12
-"""A lease nobody has: the call takes nothing, and succeeds where Redis takes writes again."""
+_REST = 5
+"""The part of a lease that others have to renew theirs: twice the pause of a renewal that fails."""
 
 _ROLL_CALL_TICKS = 10
 """Dead consumers cost nothing but a line in XINFO; looking for them costs a call per stream."""
@@ -44,7 +43,8 @@ class Reclaimer:
         self._health = health
         self._streams = streams
         self._accept = accept
-        self._disturbed = False
+        self._disturbed = True  # Redis may have been away until just now
+        self._rests_until = 0.0
         self._cursors = dict.fromkeys(streams, "0-0")
         self._due = dict.fromkeys(streams, 0.0)
         self._roll_call = dict.fromkeys(streams, 0.0)
@@ -67,7 +67,8 @@ class Reclaimer:
         """One sweep over all streams in which something can be stale by now. Raises RedisUnavailable."""
         if self._disturbed:
             await self._let_the_living_renew()
-            self._due = dict.fromkeys(self._streams, 0.0)
+        if time.monotonic() < self._rests_until:
+            return
         for stream, slots in self._streams.items():
             if (now := time.monotonic()) < self._due[stream]:
                 continue
@@ -79,9 +80,14 @@ class Reclaimer:
                 self._world.connection.faults.warn("sweep", f"sweep failed: {error}", level=logging.ERROR)
 
     async def _let_the_living_renew(self) -> None:
-        """After an outage every delivery looks stale, also those whose bodies run: their owners come first."""
-        await self._world.reclaim(next(iter(self._streams)), "0-0", 1, lease_ms=_NEVER_MS)
-        await anyio.sleep(self._world.settings.lease_ms / 1000 / 5)  # twice the pause of a renewal that fails
+        """After an outage every delivery looks stale, also those whose bodies run: their owners come first.
+
+        A worker that has just started cannot know whether there was one: it waits once, too.
+        """
+        # changes nothing, and succeeds where Redis takes writes again
+        await self._world.remove_consumer(next(iter(self._streams)), f"{self._world.consumer}:nobody")
+        self._rests_until = time.monotonic() + self._world.settings.lease_ms / 1000 / _REST
+        self._due = dict.fromkeys(self._streams, 0.0)
         self._disturbed = False
 
     async def _sweep(self, stream: Stream, slots: Slots) -> bool:

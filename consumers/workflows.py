@@ -431,7 +431,7 @@ class Orchestrator:
     async def _diverged(self, job: _Job, error: Exception) -> None:
         """Try again later, three times, then fail the run and say what differs."""
         message = job.message
-        done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "recovery" else 0
+        done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "divergence" else 0
         if done < MAX_RECOVERIES:
             log.warning("replay diverged, trying again: run=%s recovery=%d %s", job.run_id, done + 1, error)
             fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{self._world.next_token()}"

@@ -53,7 +53,7 @@ class StepMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
 
 
 class WorkflowMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="kind", tag="workflow"):
-    """Look at this run. ``reason`` is one of start, step, timer, hook, recovery, admin."""
+    """Look at this run. ``reason`` is one of start, step, timer, hook, recovery, divergence, admin."""
 
     message_id: str
     run_id: str

@@ -118,6 +118,7 @@ class Metrics:
         self.moved = counter("messages_moved_total", "Messages handed back, by reason", "kind", "reason")
         self.buried = counter("dead_lettered_total", "Messages moved to the dead letters, by reason", "kind", "reason")
         self.late = histogram("timer_lateness_seconds", "Promotion minus due time")[()]
+        self.delayed_lost = counter("delayed_lost_total", "Delayed messages that were due without a body", "kind")
         self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")[()]
         self.unavailable = gauge("redis_unavailable", "1 while this loop of the process cannot read from Redis", "loop")
         self.recovered = counter("recovered_total", "Lost messages and timers brought back", "kind")
@@ -136,6 +137,8 @@ class Metrics:
             self.unavailable[loop]
         for kind in ("wake", "step", "wait"):
             self.recovered[kind]
+        for kind in ("step", "workflow"):
+            self.delayed_lost[kind]
         for path in ("run_context", "runs_get"):
             self.prologue[path]
         for reason in ("last_completer", "redelivery"):
@@ -169,6 +172,7 @@ class Metrics:
             o.MessageMoved: lambda seen: self.moved[seen.kind, seen.reason].inc(),
             o.MessageBuried: lambda seen: self.buried[seen.kind, seen.reason].inc(),
             o.TimersPromoted: self._timers_promoted,
+            o.DelayedLost: lambda seen: self.delayed_lost[seen.kind].inc(),
             o.GroupRecreated: lambda _: self.groups.inc(),
             o.RunRecovered: lambda seen: self.recovered[seen.kind].inc(),
             o.LeaseLost: lambda _: self.leases_lost.inc(),

@@ -126,6 +126,12 @@ class TimersPromoted(msgspec.Struct, frozen=True):
     late_ms: tuple[int, ...]
 
 
+class DelayedLost(msgspec.Struct, frozen=True):
+    """A delayed message was due and its body was gone. ``kind``: step, workflow or unknown."""
+
+    kind: str
+
+
 class GroupRecreated(msgspec.Struct, frozen=True):
     """A stream had lost its consumer group; it was made again at 0."""
 
@@ -168,8 +174,8 @@ class Saturation(msgspec.Struct, frozen=True):
 
 Observation = (
     RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
-    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | GroupRecreated | Reading | RunRecovered
-    | LeaseLost | Saturation | LoopMoved
+    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | DelayedLost | GroupRecreated | Reading
+    | RunRecovered | LeaseLost | Saturation | LoopMoved
 )  # fmt: skip
 
 _observers: list[Callable[[Observation], None]] = []

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redisworld.cli.apps import load_app
-from redisworld.cli.commands import add_verb
-from redisworld.cli.options import OneOf, add_setting, duration_ms
+from redisworld.cli.commands import add_command
+from redisworld.cli.options import OneOf, add_redis_options, add_setting, connected, duration_ms, settings_of
 from redisworld.cli.plain import as_json, one_line
-from redisworld.world import World
+from redisworld.errors import NamespaceNotFound
 from redisworld.world.examination import examine
+from redisworld.world.examine_meta import examine_lost_meta
 from redisworld.world.findings import KINDS, Finding
 
 _SHOWN = 20
@@ -24,11 +26,13 @@ _PROGRESS_S = 0.5
 
 def add_to(commands: Any) -> None:
     """Add the command."""
-    parser = add_verb(
-        commands, "doctor", _doctor, prepare=_load_queues,
+    parser = add_command(
+        commands, "doctor", _doctor,
         does="Find what stands still or will: lost messages, dead letters, settings of Redis that lose runs.",
         example="redisworld doctor --fix --app app:wf",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_redis_options(parser)
     parser.add_argument("--fix", action="store_true", help="mend what is safe to mend, and say what was done")
     parser.add_argument("--deep", action="store_true", help="scan all keys too, for what no listing names")
     parser.add_argument("--app", metavar="MODULE[:ATTRIBUTE]",
@@ -38,22 +42,30 @@ def add_to(commands: Any) -> None:
     add_setting(parser, "--lease", "lease_ms", "lease of the workers (default: 30s)", type=duration_ms)
 
 
-def _load_queues(arguments: argparse.Namespace) -> None:
+def _doctor(arguments: argparse.Namespace) -> int:
     steps = load_app(arguments.app).steps if arguments.app else {}
-    arguments.queues = {name: step.queue for name, step in steps.items()}
-
-
-async def _doctor(world: World, arguments: argparse.Namespace) -> int:
-    found = examine(
-        world,
-        fix=arguments.fix,
-        deep=arguments.deep,
-        queue_of=arguments.queues.get,
-        progress=_Progress(sys.stderr).told,
-    )
-    findings = [finding async for finding in found if finding.code not in arguments.ignore]
+    queues = {name: step.queue for name, step in steps.items()}
+    findings = asyncio.run(_examined(arguments, queues))
     print(as_json(_as_object(findings)) if arguments.json else _as_text(findings))
     return 1 if any(not finding.mended for finding in findings) else 0
+
+
+async def _examined(arguments: argparse.Namespace, queues: Mapping[str, str]) -> list[Finding]:
+    try:
+        return await _in_namespace(arguments, queues)
+    except NamespaceNotFound:
+        lost = await examine_lost_meta(settings_of(arguments), fix=arguments.fix)
+        if lost is None or lost.code in arguments.ignore:
+            raise
+    return [lost, *(await _in_namespace(arguments, queues) if lost.mended else [])]
+
+
+async def _in_namespace(arguments: argparse.Namespace, queues: Mapping[str, str]) -> list[Finding]:
+    async with connected(arguments, create=False) as world:
+        found = examine(
+            world, fix=arguments.fix, deep=arguments.deep, queue_of=queues.get, progress=_Progress(sys.stderr).told
+        )
+        return [finding async for finding in found if finding.code not in arguments.ignore]
 
 
 class _Progress:

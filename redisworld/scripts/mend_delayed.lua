@@ -41,7 +41,8 @@ if (delayed and body) or (not delayed and not body) then return {'fits'} end
 if delayed then -- its message is lost, and the run recovered without it
   return answer('dropped', function() redis.call('ZREM', TAG .. 'delayed', member) end)
 end
-if open then -- nobody knows when it was due: now
-  return answer('restored', function() add_delayed(now, member) end)
+if open then -- a delayed start is due when the row says; of all others nobody knows: now
+  local begins = id == 'start' and run.status == 'pending' and tonumber(redis.call('HGET', run.row, 'start_at'))
+  return answer('restored', function() add_delayed(begins or now, member) end)
 end
 return answer('dropped', function() redis.call('HDEL', TAG .. 'delayed:body', member) end)

@@ -1,10 +1,11 @@
 -- promote_due: makes due timers happen and moves due messages to their streams.
--- A wake never completes a wait; this does. Timers of finished runs are dropped; what cannot be read is buried.
+-- A wake never completes a wait; this does. Timers of finished runs are dropped; what cannot be read is buried. A message
+-- whose body somebody has deleted is lost, and told: the recovery of open runs finds who waits for it.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams delayed bodies dead
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            members to promote at most
--- @returns promoted ms until the next one is due, or '' ; then per promoted member how many ms late it was | broken why
+-- @returns promoted ms until the next one is due, or '' ; then per member how many ms late it was, or lost or buried and the member | broken why
 -- @include partition arguments clock types stats run msgpack messages wake waits
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset', 'delayed:body', 'hash')
@@ -17,8 +18,10 @@ local function bury_delayed(member, body, why)
   redis.call('XADD', TAG .. 'dead', '*', 'kind', 'unknown', 'reason', 'undecodable', 'detail', 'delayed member: ' .. member .. why,
     'deliveries', 0, 'stream', 'delayed', 'entry', '0-0', 'at', string.format('%.0f', now), 'original:msg', body or '')
   count('buried')
+  return 'buried'
 end
 
+-- complete_wait and publish_due answer nil, or what else has become of the member.
 local function complete_wait(member, run_id, wait_id)
   local run = open_run(run_id, now)
   if run.broken then return bury_delayed(member, '', ': ' .. run.broken[2]) end
@@ -29,7 +32,10 @@ end
 
 local function publish_due(member, kind, run_id)
   local body = redis.call('HGET', TAG .. 'delayed:body', member)
-  if not body then return end
+  if not body then
+    count('delayed_lost')
+    return 'lost'
+  end
   local message = read_delayed(kind, run_id, body)
   if not message then return bury_delayed(member, body, '') end
   local foreign = foreign_key(message.target, 'stream')
@@ -55,8 +61,9 @@ for i = 1, #due, 2 do
   local member = due[i]
   members[#members + 1] = member
   local kind, run_id, id = string.match(member, '^(%S+) (%S+) (%S+)$')
-  if kind == 'wait' then complete_wait(member, run_id, id) else publish_due(member, kind, run_id) end
-  answer[#answer + 1] = string.format('%.0f', now - tonumber(due[i + 1]))
+  local trouble
+  if kind == 'wait' then trouble = complete_wait(member, run_id, id) else trouble = publish_due(member, kind, run_id) end
+  answer[#answer + 1] = trouble and {trouble, member} or string.format('%.0f', now - tonumber(due[i + 1]))
 end
 for _, run in pairs(opened) do
   if not run.broken and not run.absent then save_run(run) end

@@ -1,7 +1,8 @@
 -- recover_run: sends a recovery wake to a run whose wake names no living message, and to no other. The old message, if
--- it comes back from somewhere, finds that the row names another one and is settled: nobody is responsible twice.
+-- it comes back from somewhere, finds that the row names another one and is settled: nobody is responsible twice. The
+-- wake of a delayed start comes when the run is to begin, not before.
 -- @key stats            hash: counters of the partition
--- @derived row log streams delayed dead
+-- @derived row log streams delayed bodies nudge dead
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg wake             message id that the row names, or ''
@@ -13,7 +14,7 @@ local now, run_id, wake, mode = unpack(ARGV, 1, 4)
 
 local places, refused = read_places(5)
 refused = refused or numbers('now?', now) or plain('run_id', run_id, 'wake?', wake) or one_of('mode', mode, 'look', 'mend')
-  or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset')
+  or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
 if refused then return refused end
 
 local run = open_run(run_id, clock(now))
@@ -34,7 +35,9 @@ if foreign then return foreign end
 -- another id than the lost one, which may be a recovery wake itself, of the same length of the log
 local length, again = string.match(wake, '^w(%d+)r(%d+)$')
 again = tonumber(length) == run.length and tonumber(again) + 1 or 1
-publish_wake(run, 'recovery', 'w' .. run.length .. 'r' .. string.format('%.0f', again))
+local begins = run.status == 'pending' and tonumber(redis.call('HGET', run.row, 'start_at'))
+local due = begins and begins > run.at and begins or nil
+publish_wake(run, 'recovery', 'w' .. run.length .. 'r' .. string.format('%.0f', again), due)
 save_run(run)
 count('runs_recovered')
 save_stats()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from redisworld.world.examine_delayed import examine_delayed
 from redisworld.world.examine_keys import examine_keys
+from redisworld.world.examine_meta import examine_meta
 from redisworld.world.examine_runs import examine_listings, examine_open_runs
 from redisworld.world.examine_server import examine_server
 from redisworld.world.examine_streams import examine_dead_letters, examine_streams
@@ -50,6 +51,8 @@ async def _all(
     queue_of: Callable[[str], str | None],
     progress: Callable[[str, int], None],
 ) -> AsyncGenerator[Finding, None]:
+    if (lost := await examine_meta(world.connection, len(world.partitions), fix=fix)) is not None:
+        yield lost
     async for finding in examine_server(world):
         yield finding
     counted: dict[str, int] = {}

@@ -34,23 +34,13 @@ async def examine_open_runs(
             tick(len(run_ids))
             for start in range(0, len(run_ids), _PAGE):  # a small sorted set comes whole
                 page = run_ids[start : start + _PAGE]
-                suspects = await _all_suspects(world, partition, page)
+                suspects = await world.recovery.all_suspects(partition, page)
                 async for finding in _suspects(world, partition, streams, suspects, fix=fix, queue_of=queue_of):
                     yield finding
                 async for finding in _rows(world, partition, page, fix=fix):
                     yield finding
             if not cursor:
                 break
-
-
-async def _all_suspects(world: World, partition: Partition, run_ids: list[str]) -> list[Suspect]:
-    """Asked until none is left for later."""
-    found: dict[Suspect, None] = {}
-    while run_ids:
-        suspects = await world.recovery.suspects(partition, run_ids) or []
-        found |= dict.fromkeys(suspect for suspect in suspects if suspect.what != "later")
-        run_ids = [suspect.run_id for suspect in suspects if suspect.what == "later"]
-    return list(found)
 
 
 async def _suspects(
@@ -62,8 +52,6 @@ async def _suspects(
         if suspect.what == "broken":
             key = partition.run(suspect.run_id)
             yield Finding(code="unreadable", what=f"run {suspect.run_id}: {suspect.state}", where=(key,))
-        elif suspect.what == "large":
-            waiting += [step async for step in world.recovery.steps_of(suspect.run_id)]
         elif suspect.what == "wait":
             async for finding in _timer(world, partition, suspect, mode=mode):
                 yield finding
@@ -76,7 +64,7 @@ async def _suspects(
         yield finding
     for suspect in waiting:
         if not suspect.seen_in(seen):
-            lost = await _lost(world, partition, streams, suspect, seen, mode=mode, queue_of=queue_of)
+            lost = await _lost(world, partition, streams, suspect, seen, mode=mode, queue_of=queue_of, runs=runs)
             if lost is not None:
                 yield lost
 
@@ -100,22 +88,14 @@ async def _lost(
     *,
     mode: Mode,
     queue_of: QueueOf,
+    runs: set[str],
 ) -> Finding | None:
-    """The script decides; while it is unsure the streams are read on."""
+    """The script decides."""
     key, name = partition.run(suspect.run_id), suspect.run_id
-    while True:
-        try:
-            if suspect.what == "wake":
-                answer = await world.recovery.wake(name, suspect.id, seen, mode=mode)
-            else:
-                answer = await world.recovery.step(suspect, seen, mode=mode, queue_of=queue_of)
-        except MalformedMessage as error:
-            return Finding(code="unreadable", what=f"run {name}: {error}", where=(key, partition.log(name)))
-        if answer.outcome != "unsure":
-            break
-        await look_through(world.connection, partition, streams, seen, runs={name})
-        if suspect.seen_in(seen):
-            return None
+    try:
+        answer = await world.recovery.send(suspect, streams, seen, mode=mode, queue_of=queue_of, runs=runs)
+    except MalformedMessage as error:
+        return Finding(code="unreadable", what=f"run {name}: {error}", where=(key, partition.log(name)))
     if answer.outcome in _REFUSALS:
         return None
     if suspect.what == "wake":

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from redisworld.keys import Partition, meta
+from redisworld.keys import meta
 from redisworld.world.findings import Finding
+from redisworld.world.namespace import used_partitions
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
 
 _CLOCK_S = 2.0
 """A difference that shows in logs; what is measured is off by half a round trip."""
-_MOST_PARTITIONS = 256
 
 
 async def examine_server(world: World) -> AsyncIterator[Finding]:
@@ -76,16 +76,7 @@ async def _clock(world: World) -> Finding | None:
 
 
 async def _partitions(world: World) -> AsyncIterator[Finding]:
-    beyond = [Partition(world.settings.namespace, number) for number in range(len(world.partitions), _MOST_PARTITIONS)]
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for partition in beyond:
-            pipeline.exists(partition.stats)
-        return await pipeline.execute()
-
-    found = await world.connection.run("find_partitions", call) if beyond else []
-    if used := [partition for partition, there in zip(beyond, found, strict=True) if there]:
+    if used := await used_partitions(world.connection, start=len(world.partitions)):
         numbers = ", ".join(str(partition.number) for partition in used)
         yield Finding(
             code="partitions",

@@ -49,6 +49,11 @@ KINDS: dict[str, Kind] = {
         "runs take their time from Redis alone; but times in logs and traces of this machine will not match",
         "synchronise the clocks of this machine and of Redis (NTP)",
     ),
+    "meta_lost": Kind(
+        "it holds the partition count: without it nobody new can connect, and with another count runs are not found",
+        f"{_FIX} (where runs do not tell the count: --partitions <count>)",
+        fixed=True,
+    ),
     "partitions": Kind(
         "these keys lie in partitions that no worker reads: the count was changed in Redis after they were made",
         "put the old partition count back: redis-cli HSET rw:<namespace>:meta partitions <count>",

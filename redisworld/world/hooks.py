@@ -7,6 +7,7 @@ writes ``hook_created`` or ``hook_conflict``. A pointer counts only while the ro
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -139,11 +140,16 @@ class Hooks:
             return await world.connection.commands.hscan(partition.releases, 0, count=limit)
 
         _, found = await world.connection.run("read_releases", look)
-        for name, token_bytes in found.items():
-            run_id, hook_id = name.decode().split(" ")
-            token = token_bytes.decode()
+
+        async def let_go(token: str, run_id: str, hook_id: str) -> None:
             keep = world.settings.retention_ms
             word_of(await world.call("release_token", world.partition(token), token, run_id, hook_id, keep))
+
+        # together: one after the other they would not keep up with workers that end runs
+        calls = [let_go(token.decode(), *name.decode().split(" ")) for name, token in found.items()]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            if error is not None:
+                raise error
         if found:
 
             async def forget() -> Any:

@@ -8,15 +8,17 @@ find is proof together with ``places``: a script looks at what stands behind the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from math import inf
 from typing import Any
 
 import msgspec
+from redis.exceptions import ResponseError
 
 from redisworld import messages
 from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP, Partition
 from redisworld.messages import StepMessage
-from redisworld.world.connection import Connection, is_transient
+from redisworld.world.connection import Connection
 from redisworld.world.queue import fields_of
 
 _PAGE = 100
@@ -43,6 +45,10 @@ class Living(msgspec.Struct):
     def has_step(self, run_id: str, step_id: str) -> bool:
         """Whether a message of a step may live."""
         return (run_id, step_id) in self.steps or run_id in self.illegible
+
+    def place(self, stream: str) -> str:
+        """The last entry of a stream that has been seen."""
+        return self.places.get(stream, "0-0")
 
     def args(self) -> list[str]:
         """The places as scripts take them."""
@@ -71,20 +77,6 @@ async def discover(connection: Connection, partition: Partition, tick: Callable[
             return sorted(name for name in found if name.startswith(("steps", "workflows")))
 
 
-async def length_of(connection: Connection, partition: Partition, streams: Iterable[str]) -> int:
-    """How many entries these streams hold."""
-    names = list(streams)
-
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
-        for name in names:
-            pipeline.xlen(partition.tag + name)
-        return await pipeline.execute(raise_on_error=False)
-
-    counts = await connection.run("measure_streams", call)
-    return sum(count for count in counts if isinstance(count, int))
-
-
 async def look_through(
     connection: Connection,
     partition: Partition,
@@ -92,11 +84,16 @@ async def look_through(
     seen: Living,
     *,
     runs: Collection[str],
+    most: float = inf,
     tick: Callable[[], None] = lambda: None,
-) -> None:
-    """Add to ``seen`` what stands in these streams behind the places it has come to, of these runs."""
+) -> int:
+    """Add to ``seen`` what stands in these streams behind the places it has come to, of these runs.
+
+    How many entries that were. It stops behind ``most`` of them, and goes on from there when it is called again.
+    """
+    count = 0
     for stream in streams:
-        while entries := await _page(connection, partition.tag + stream, seen.places.get(stream, "0-0")):
+        while count < most and (entries := await _page(connection, partition.tag + stream, seen.place(stream))):
             texts = [(entry.decode(), fields_of(pairs)) for entry, pairs in entries]
             mine = [(entry, fields, run) for entry, fields in texts if (run := _run_of(fields)) in runs]
             alive = await _deliverable(connection, partition.tag + stream, [entry for entry, _, _ in mine])
@@ -106,10 +103,12 @@ async def look_through(
                 else:
                     _note(seen, run, fields)
             seen.places[stream] = texts[-1][0]
+            count += len(entries)
             tick()
             if len(entries) < _PAGE:
                 break
         seen.places.setdefault(stream, "0-0")
+    return count
 
 
 async def _page(connection: Connection, key: str, after: str) -> Any:
@@ -124,25 +123,37 @@ async def _deliverable(connection: Connection, key: str, entries: list[str]) -> 
     if not entries:
         return set()
 
+    async def groups() -> Any:
+        return await connection.commands.xinfo_groups(key)
+
+    try:
+        found = await connection.run("look_at_group", groups)
+    except ResponseError:
+        found = []  # the stream is gone
+    ours = [group for group in found if _text(group["name"]) == GROUP]
+    if not ours:
+        return set(entries)  # the group will be made again at 0 and deliver them all
+    last = _number(_text(ours[0]["last-delivered-id"]))
+    delivered = [entry for entry in entries if _number(entry) <= last]
+    return set(entries).difference(delivered) | await _held(connection, key, delivered)
+
+
+async def _held(connection: Connection, key: str, delivered: list[str]) -> set[str]:
+    """Those of these entries that are pending under somebody.
+
+    Asked after the group: what is delivered in between counts as undelivered.
+    """
+    if not delivered:
+        return set()
+
     async def call() -> Any:
         pipeline = connection.commands.pipeline(transaction=False)
-        pipeline.xinfo_groups(key)  # before the pending ones: what is delivered in between is among those
-        for entry in entries:
+        for entry in delivered:
             pipeline.xpending_range(key, GROUP, entry, entry, count=1)
         return await pipeline.execute(raise_on_error=False)
 
-    groups, *pending = await connection.run("look_at_entries", call)
-    if isinstance(groups, Exception) and is_transient(groups):
-        raise groups
-    ours = [] if isinstance(groups, Exception) else [g for g in groups if _text(g["name"]) == GROUP]
-    if not ours:
-        return set(entries)  # the group will be made again at 0 and deliver them all
-    delivered = _number(_text(ours[0]["last-delivered-id"]))
-    return {
-        entry
-        for entry, found in zip(entries, pending, strict=True)
-        if _number(entry) > delivered or isinstance(found, Exception) or found
-    }
+    pending = await connection.run("look_at_entries", call)
+    return {entry for entry, found in zip(delivered, pending, strict=True) if isinstance(found, Exception) or found}
 
 
 def _note(seen: Living, run: str, fields: dict[str, bytes]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from redisworld.errors import NamespaceMismatch, NamespaceNotFound
-from redisworld.keys import meta
+from redisworld.keys import Partition, meta
 from redisworld.settings import DATA_VERSION
 from redisworld.world.connection import Connection, redacted
+
+MOST_PARTITIONS = 256
 
 
 async def open_namespace(connection: Connection, required: int | None, *, create: bool) -> tuple[int, int]:
     """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
 
     Reads only, where the namespace exists: a full Redis must not lock out those who free memory. Raises
-    NamespaceMismatch, and NamespaceNotFound where there is none and it is not to be made.
+    NamespaceMismatch, also where the meta hash is gone and the keys of the namespace are not, and NamespaceNotFound
+    where there is none and it is not to be made.
     """
     settings = connection.settings
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
@@ -22,6 +25,10 @@ async def open_namespace(connection: Connection, required: int | None, *, create
     if None in stored:
         if not create:
             raise NamespaceNotFound(f"there is no {where}: nothing has been started in it yet")
+        if required is None and await used_partitions(connection):
+            raise NamespaceMismatch(
+                f"{where} has lost {meta(settings.namespace)}, which told its partition count: redisworld doctor --fix"
+            )
         stored, _ = await _write(connection, required or (1 if connection.embedded else 4))
     try:
         partitions, version = (int(value) for value in stored)
@@ -37,6 +44,20 @@ async def open_namespace(connection: Connection, required: int | None, *, create
             f"{where} holds data of version {version}; this redisworld knows {DATA_VERSION}: upgrade it"
         )
     return partitions, seconds * 1_000 + micros // 1_000
+
+
+async def used_partitions(connection: Connection, *, start: int = 0) -> list[Partition]:
+    """The partitions, from this number on, that have been written to."""
+    asked = [Partition(connection.settings.namespace, number) for number in range(start, MOST_PARTITIONS)]
+
+    async def call() -> Any:
+        pipeline = connection.commands.pipeline(transaction=False)
+        for partition in asked:
+            pipeline.exists(partition.stats)
+        return await pipeline.execute()
+
+    found = await connection.run("find_partitions", call) if asked else []
+    return [partition for partition, there in zip(asked, found, strict=True) if there]
 
 
 async def _read(connection: Connection) -> Any:

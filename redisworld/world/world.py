@@ -52,6 +52,7 @@ from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
+from redisworld.world.promoting import tell_trouble
 from redisworld.world.queue import Queue, Stream, fields_of
 from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
@@ -498,10 +499,16 @@ class World:
         return Sweep(reply[1].decode(), taken, int(reply[2]))
 
     async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
-        """Make due timers happen: ms until the next one (None: there is none), and how late each was."""
+        """Make due timers happen: ms until the next one (None: there is none), and how late each was.
+
+        What could not be promoted is told to observers and logged.
+        """
         reply = await self.call("promote_due", partition, self.clock(), limit)
         word_of(reply)
-        return (int(reply[1]) if reply[1] else None), [int(late) for late in reply[2:]]
+        for trouble, member in [item for item in reply[2:] if isinstance(item, list)]:
+            tell_trouble(self.connection.faults, trouble.decode(), member.decode("utf-8", "replace"))
+        lates = [int(item) for item in reply[2:] if not isinstance(item, list)]
+        return (int(reply[1]) if reply[1] else None), lates
 
     async def reap(self, partition: Partition, limit: int) -> int:
         """Delete at most ``limit`` finished runs whose retention is over; how many."""

@@ -1,7 +1,8 @@
-"""The chaos application in a process whose reading or decoding breaks while a key says so (case A42)."""
+"""The chaos application in a process whose reading breaks, or hangs, while a key says so (case A42)."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import redisworld.world.world as world_module
@@ -21,3 +22,14 @@ def _broken(pairs: Any) -> dict[str, bytes]:
 
 queue.fields_of = _broken
 world_module.fields_of = _broken  # type: ignore[attr-defined]
+
+_read = queue.Queue.read
+
+
+async def _hanging(self: queue.Queue, *args: Any, **options: Any) -> Any:
+    while client().exists("probe:hang-reading"):  # noqa: ASYNC110 the key is the test's
+        await asyncio.sleep(0.2)
+    return await _read(self, *args, **options)
+
+
+queue.Queue.read = _hanging  # type: ignore[method-assign]

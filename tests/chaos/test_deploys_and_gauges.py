@@ -8,7 +8,7 @@ import redis
 
 from redisworld import RunFailed
 from redisworld.events import EventKind
-from tests.apps import chaos_app, rolling_app
+from tests.apps import cases_app, chaos_app, rolling_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
 from tests.chaos.probing import cli_worker, get, metric, most_warnings_a_second, probe
@@ -55,6 +55,27 @@ async def test_gauges_ask_redis_and_readiness_is_red_while_reading_is_broken(
         await eventually(lambda: metric(broken, "stream_length") == 0, timeout=5)
         assert broken.returncode is None
     assert all(notes(raw, run.run_id) == {"x": 1, "y": 1} for run in runs)
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_readiness_is_red_while_reading_hangs_without_an_error(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A42, second test: nothing is raised, nothing comes back; liveness is for the event loop only."""
+    async with connect() as world:
+        hanging = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s")
+        await eventually(lambda: probe(hanging, "/readyz") == 200, what="green")
+        raw.set("probe:hang-reading", 1)
+        await eventually(lambda: probe(hanging, "/readyz") == 503, timeout=12, what="red")
+        assert probe(hanging, "/healthz") == 200
+        runs = [await world.start(chaos_app.two_notes, run_id=f"r{number}") for number in range(RUNS)]
+        assert metric(hanging, "stream_length", queue="workflows") == RUNS
+        raw.delete("probe:hang-reading")
+        for run in runs:
+            assert await run.result(timeout=15) == ["x", "y"]
+        await eventually(lambda: probe(hanging, "/readyz") == 200, timeout=5, what="green again")
+    assert hanging.returncode is None
+    await settled(raw)
     invariants.check(raw, chaos_app.wf)
 
 
@@ -154,11 +175,38 @@ async def test_an_idle_worker_outlasts_short_client_timeouts_with_one_read_per_i
     invariants.check(raw, chaos_app.wf)
 
 
+async def test_many_writers_and_readers_at_once_run_out_of_no_connections(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A39: 150 bodies write 10 chunks each while 60 readers tail the stream."""
+    options = {"concurrency": 150, "lease_ms": 3_000}
+    async with connect(**options) as world:
+        worker = workers.start(app="tests.apps.cases_app:wf", **options)
+        run = await world.start(cases_app.many_writers, 150, 10, run_id="r")
+        read: list[int] = []
+
+        async def tail() -> None:
+            chunks = [chunk async for chunk in world.run("r").stream(type=list[int])]
+            assert sorted(tuple(chunk.value) for chunk in chunks) == [(n, c) for n in range(150) for c in range(10)]
+            read.append(len(chunks))
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(60):
+                    tasks.start_soon(tail)
+        assert await run.result(timeout=10) == 150
+    assert read == [1_500] * 60
+    assert {attempt for _, attempt in logged(raw, "r")[EventKind.STEP_STARTED]} == {1}, "a lease was not renewed"
+    assert most_warnings_a_second(worker) == 0
+    await settled(raw)
+    invariants.check(raw, cases_app.wf)
+
+
 @pytest.mark.parametrize("width", [0, 1, 2, 100])
 async def test_joins_of_any_width_end_once_when_all_their_branches_end_together(
     raw: redis.Redis, workers: Workers, connect: Connect, width: int
 ) -> None:
-    """A24: three workers; the branches of five runs wait for one gate."""
+    """A24: three workers; the branches of five runs wait for one gate. The join follows its last branch soon."""
     options = {"concurrency": 200, "lease_ms": 5_000}
     async with connect(**options) as world:
         for _ in range(3):
@@ -171,6 +219,9 @@ async def test_joins_of_any_width_end_once_when_all_their_branches_end_together(
     await settled(raw)
     for run in runs:
         assert notes(raw, run.run_id) == {f"b{i}": 1 for i in range(width)} | {f"join {width}": 1}
+        log = invariants.log_of(raw, world.partition(run.run_id), run.run_id)
+        join = next(at for at, e in enumerate(log) if e.kind is EventKind.STEP_CREATED and e.detail == "note")
+        assert log[join].at - log[join - 1].at < 3_000, "a join that waits for a lease or a sweep"
     invariants.check(raw, chaos_app.wf)
 
 

@@ -12,7 +12,8 @@ from redisworld.runs import Step
 from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
-from tests.chaos.processes import Workers, eventually
+from tests.chaos.probing import cli_worker, probe
+from tests.chaos.processes import APP, Workers, eventually
 from tests.chaos.watching import consumers, logged, notes, settled
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +71,27 @@ async def test_a_draining_worker_starts_nothing_new(raw: redis.Redis, workers: W
         assert await second.result(timeout=10) == ["x", "y"]
     await settled(raw)
     assert notes(raw, "first") == {"a": 1, "d": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_readiness_is_red_from_the_signal_on_while_bodies_finish(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A44: nobody sends it new work; liveness stays, so that nobody kills it in its grace."""
+    async with connect(lease_ms=LEASE_MS) as world:
+        worker = cli_worker(workers, APP, "--grace", "10s")
+        await eventually(lambda: probe(worker, "/readyz") == 200, what="green")
+        run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="last")
+        await eventually(lambda: notes(raw, "last"))
+        worker.stop()
+        await eventually(lambda: probe(worker, "/readyz") == 503, timeout=3, what="red")
+        assert probe(worker, "/healthz") == 200
+        raw.set("probe:gate", 1)
+        assert worker.wait(12) == 0
+        workers.start(lease_ms=LEASE_MS)
+        assert await run.result(timeout=10) == ["a", "d"]
+    await settled(raw)
+    assert notes(raw, "last") == {"a": 1, "d": 1}
     invariants.check(raw, chaos_app.wf)
 
 

@@ -22,7 +22,7 @@ from redisworld.spawn import PrivateRedis, private_redis
 from redisworld.world.connection import is_transient
 from tests.apps import chaos_app
 from tests.chaos import invariants
-from tests.chaos.probing import cli_worker, most_warnings_a_second, probe
+from tests.chaos.probing import cli_worker, metric, most_warnings_a_second, probe
 from tests.chaos.processes import Workers, eventually, running
 from tests.chaos.proxy import Proxy, proxy
 from tests.chaos.watching import logged, notes, settled
@@ -134,6 +134,43 @@ async def test_bodies_that_outlast_an_outage_longer_than_their_lease_are_not_sta
         assert set(notes(raw, "through").values()) == {1}
         assert {attempt for _, attempt in logged(raw, "through")[EventKind.STEP_STARTED]} == {1}
         invariants.check(raw, chaos_app.wf)
+
+
+async def test_a_worker_that_starts_as_redis_comes_back_takes_nothing_from_the_living(
+    own_redis: PrivateRedis, tmp_path: Path
+) -> None:
+    """A36: every lease has run out, and the new worker has seen nothing of the outage that made it so."""
+    with redis.Redis.from_url(own_redis.url) as raw, running(own_redis.url, tmp_path) as workers:
+        for _ in range(2):
+            workers.start(lease_ms=LEASE_MS, concurrency=8)
+        async with World.connect(settings=Settings(url=own_redis.url, partitions=2)) as world:
+            run = await world.start(chaos_app.many_slow, 16, 8.0, run_id="through")
+            await eventually(lambda: raw.llen("probe:through") == 16)
+            for fault in (pause_all, noreplicas):
+                fresh = workers.start(lease_ms=LEASE_MS, reclaim_every_ms=20, concurrency=16, ready=False)
+                await anyio.to_thread.run_sync(fault, raw, 1.6)
+                await eventually(lambda fresh=fresh: "worker started" in fresh.log())
+            assert await run.result(timeout=20) == 16
+        await settled(raw)
+        assert set(notes(raw, "through").values()) == {1}
+        invariants.check(raw, chaos_app.wf)
+
+
+async def test_a_refusal_is_one_warning_a_second_and_a_gauge_that_goes_to_one_and_back(
+    own_redis: PrivateRedis, tmp_path: Path
+) -> None:
+    """A36: what an operator sees of a Redis that is there and says no."""
+    with redis.Redis.from_url(own_redis.url) as raw, running(own_redis.url, tmp_path) as workers:
+        worker = cli_worker(workers, "tests.apps.chaos_app:wf", "--lease", "1s")
+        await eventually(lambda: probe(worker, "/readyz") == 200, what="green")
+        with refusing(raw, "min-replicas-to-write", 1, 0):
+            await eventually(lambda: metric(worker, "redis_unavailable") >= 1, what="the gauge")
+            await anyio.sleep(1.5)
+            assert probe(worker, "/healthz") == 200
+        await eventually(lambda: metric(worker, "redis_unavailable") == 0, what="the gauge is back")
+        await eventually(lambda: probe(worker, "/readyz") == 200, what="green again")
+        assert most_warnings_a_second(worker) <= 1
+        assert worker.returncode is None
 
 
 def pause_all(raw: redis.Redis, seconds: float) -> None:
@@ -401,6 +438,40 @@ async def test_step_bodies_cut_short_in_a_world_of_their_own(own_redis: PrivateR
 
 
 # -- A40: no memory
+
+
+async def test_without_memory_a_worker_restarts_runs_are_cancelled_and_what_has_expired_goes(
+    own_redis: PrivateRedis, tmp_path: Path
+) -> None:
+    """A40: what frees memory goes on under OOM, in old workers and in one that starts meanwhile; a metric shows it."""
+    options = {"lease_ms": LEASE_MS, "retention_ms": 3_000, "reap_every_ms": 200}
+    with redis.Redis.from_url(own_redis.url) as raw, running(own_redis.url, tmp_path) as workers:
+        doomed = workers.start(app=APP, **options)
+        settings = Settings(url=own_redis.url, partitions=2, retention_ms=3_000)
+        async with World.connect(settings=settings) as world:
+            runs = [await world.start(in_rows, 2, 6, run_id=f"half-{number}") for number in range(RUNS)]
+            finished = [await world.start(in_rows, 0, 0, run_id=f"over-{number}") for number in range(20)]
+            cancelled = await world.start(sleeps, 60, run_id="cancelled")
+            for run in finished:
+                assert await run.result(timeout=15) == 0
+            rows = [world.partition(run.run_id).run(run.run_id) for run in finished]
+            assert raw.exists(*rows) > 0
+            with refusing(raw, "maxmemory", 1, 0):
+                doomed.kill()
+                env = {"REDISWORLD_RETENTION_MS": "3000", "REDISWORLD_REAP_EVERY_MS": "200"}
+                fresh = cli_worker(workers, APP, "--lease", "1s", env=env)
+                await cancelled.terminate()
+                assert await cancelled.status() is Status.CANCELLED
+                await eventually(lambda: raw.exists(*rows) == 0, timeout=15, what="expired runs are reaped")
+                await eventually(
+                    lambda: metric(fresh, "redis_errors_total", error="oom") > 0, timeout=15, what="refusals counted"
+                )
+                assert fresh.returncode is None
+            for run in runs:
+                assert await run.result(timeout=20) == 12
+        await settled(raw)
+        assert raw.info("stats")["evicted_keys"] == 0
+        invariants.check(raw, wf)
 
 
 async def test_no_memory_in_the_middle_of_runs(own_redis: PrivateRedis, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redisworld.runs import Status
-from tests.apps import whole_app
+from tests.apps import cases_app, whole_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
 from tests.chaos.processes import Workers, eventually
@@ -101,6 +101,31 @@ async def gone(raw: redis.Redis, open_ids: set[str]) -> None:
         tokens = [key for key in keys_of_runs(raw) if ":hook:" in key and not key.endswith(":probe-token")]
         return listed == open_ids and expiring == 0 and not tokens
 
-    await eventually(only_they, timeout=30, what="finished runs are reaped")
+    try:
+        await eventually(only_they, timeout=30)
+    except AssertionError as error:
+        listed = {run_id for p in invariants.partitions(raw) for run_id in invariants.run_ids(raw, p)}
+        expiring = sum(raw.zcard(p.expiring) for p in invariants.partitions(raw))
+        left = sorted(keys_of_runs(raw))
+        raise AssertionError(
+            f"finished runs are not reaped: {len(listed)} listed, {expiring} expiring, {len(left)} keys, as {left[:9]}"
+        ) from error
     others = [key for key in keys_of_runs(raw) if not any(f":{what}" in key for what in (*open_ids, "probe-token"))]
     assert others == []
+
+
+async def test_a_large_payload_is_stored_once_for_each_event_and_in_no_stream(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A41: 1 MB through ten steps, each recorded as an input and as a result."""
+    size, times = 1_000_000, 10
+    async with connect() as world:
+        workers.start(app="tests.apps.cases_app:wf")
+        before = raw.info("memory")["used_memory_dataset"]
+        run = await world.start(cases_app.passed_along, b"x" * size, times, run_id="large")
+        assert await run.result(timeout=30) == size
+        await settled(raw)
+        taken = raw.info("memory")["used_memory_dataset"] - before
+    events = 1 + 2 * times  # run_created, and of each step step_created and step_completed
+    assert sum(len(element) for element in raw.lrange(world.partition("large").log("large"), 0, -1)) >= events * size
+    assert taken <= 2 * events * size, f"{taken / size:.1f} times the payload for {events} events"

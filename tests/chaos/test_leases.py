@@ -9,7 +9,8 @@ from redisworld.events import EventKind
 from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
-from tests.chaos.processes import Workers, eventually
+from tests.chaos.probing import cli_worker, metric
+from tests.chaos.processes import APP, Workers, eventually
 from tests.chaos.watching import held_by, logged, notes, settled
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,27 @@ async def test_an_owner_that_comes_back_from_a_stop_can_neither_complete_nor_ack
     assert new.log().count("run completed") == 1
     assert "run completed" not in old.log()
     assert " ERROR " not in old.log() + new.log()
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_an_outcome_that_is_refused_is_counted_as_lost_once(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A10: what an operator sees of it."""
+    async with connect() as world:
+        old = cli_worker(workers, APP, "--lease", "1s")
+        run = await world.start(chaos_app.taken_over, "probe:old", "probe:new", run_id="lost")
+        await eventually(lambda: "t:1" in notes(raw, "lost"))
+        old.freeze()
+        workers.start()
+        await eventually(lambda: "t:2" in notes(raw, "lost"), timeout=15)
+        raw.set("probe:old", 1)
+        old.thaw()
+        await eventually(lambda: metric(old, "steps_finished_total", outcome="lost") == 1, what="the refusal")
+        raw.set("probe:new", 1)
+        assert await run.result(timeout=10) == "t:2"
+        assert metric(old, "steps_finished_total", outcome="completed") == 0
+    await settled(raw)
     invariants.check(raw, chaos_app.wf)
 
 

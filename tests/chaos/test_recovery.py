@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
+from collections import Counter
+from pathlib import Path
 
 import anyio
 import pytest
@@ -11,10 +16,12 @@ import redis
 from redisworld import Run, World
 from redisworld.events import EventKind
 from redisworld.keys import GROUP
+from redisworld.runs import Step
 from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
-from tests.chaos.processes import Workers, eventually
+from tests.chaos.probing import cli_worker, metric, most_warnings_a_second, probe
+from tests.chaos.processes import APP, ROOT, Workers, eventually
 from tests.chaos.watching import consumers, held_by, logged, notes, settled
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +81,31 @@ async def test_messages_of_a_dead_worker_survive_it_and_its_consumer_goes(
     invariants.check(raw, chaos_app.wf)
 
 
+async def test_names_of_two_hundred_dead_boots_go_and_what_some_of_them_held_is_done(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A02: a name for each boot. The consumer list is as long as there are workers in the end."""
+    async with connect(lease_ms=500, partitions=1) as world:
+        [partition] = world.partitions
+        await world.queue.ensure_groups([(partition, "workflows"), (partition, "steps")])
+        runs = [await world.start(chaos_app.two_notes, run_id=f"held-{number}") for number in range(5)]
+        for boot in range(200):
+            raw.xreadgroup(GROUP, f"host:{boot}:dead", {partition.workflows(): ">"}, count=1)
+        assert len(consumers(raw)) >= 5
+        raw.xgroup_createconsumer(partition.steps(), GROUP, "host:0:dead")
+        for boot in range(200):
+            raw.xgroup_createconsumer(partition.workflows(), GROUP, f"host:{boot}:dead")
+        assert len(consumers(raw)) == 200
+
+        workers.start(lease_ms=500, partitions=1)
+        for run in runs:
+            assert await run.result(timeout=10) == ["x", "y"]
+        await eventually(lambda: len(consumers(raw)) == 1, timeout=15, what="only the living one is listed")
+    await settled(raw)
+    assert all(notes(raw, run.run_id) == {"x": 1, "y": 1} for run in runs)
+    invariants.check(raw, chaos_app.wf)
+
+
 async def test_the_ticket_of_a_dead_sweeper_holds_up_nobody_for_longer_than_a_short_lease(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:
@@ -102,7 +134,7 @@ async def test_a_worker_goes_on_when_the_streams_vanish_under_its_blocking_read(
 ) -> None:
     """A03."""
     async with connect() as world:
-        worker = workers.start()
+        worker = cli_worker(workers, APP, "--lease", "1s")
         first = await world.start(chaos_app.two_notes, run_id="before")
         assert await first.result(timeout=10) == ["x", "y"]
         await settled(raw)
@@ -116,6 +148,8 @@ async def test_a_worker_goes_on_when_the_streams_vanish_under_its_blocking_read(
         await eventually(
             lambda: all(raw.exists(s) and raw.xinfo_groups(s) for p in world.partitions
                         for s in (p.steps(), p.workflows())), what="all groups again")  # fmt: skip
+        assert metric(worker, "groups_recreated_total") == 4, "two streams in each of two partitions"
+        await eventually(lambda: probe(worker, "/readyz") == 200)
     assert notes(raw, "after") == {"x": 1, "y": 1}
     if way != "FLUSHALL":
         assert notes(raw, "before") == {"x": 1, "y": 1}
@@ -123,6 +157,7 @@ async def test_a_worker_goes_on_when_the_streams_vanish_under_its_blocking_read(
         invariants.check(raw, chaos_app.wf)
     assert worker.returncode is None
     assert worker.log().count("\n") < 40, f"it floods its log:\n{worker.log()[-2000:]}"
+    assert most_warnings_a_second(worker) <= 2, "one of each loop that met it"
     assert "Traceback" not in worker.log()
 
 
@@ -197,10 +232,52 @@ async def test_no_worker_hoards_the_queue(raw: redis.Redis, workers: Workers, co
         took = time.monotonic() - started
     assert result == [40]
     await settled(raw)
+    shares = Counter(token_of(raw, world, "shared"))
+    names = {name.rpartition(":")[2]: name for name in consumers(raw)}
+    assert len(names) == 2
+    assert all(shares[suffix] >= 12 for suffix in names), shares
     assert max(most.values()) <= 2 + 2, f"most held at once: {most}"
     assert took < 8, f"ideal is 2 s, took {took:.1f} s"
     print(f"most held at once {list(most.values())}, {took:.1f} s")
     invariants.check(raw, chaos_app.wf)
+
+
+def token_of(raw: redis.Redis, world: World, run_id: str) -> list[str]:
+    """Which consumer claimed each step: the token begins with the end of its name."""
+    row = raw.hgetall(world.partition(run_id).run(run_id))
+    return [Step.parse(state.decode()).token.partition(".")[0] for name, state in row.items() if name[:2] == b"s:"]
+
+
+def resident_kib(pid: int) -> int:
+    """Memory of a process."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        pytest.skip("the memory of a process is read from /proc")
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+
+
+async def test_a_backlog_of_twenty_thousand_steps_stays_in_redis(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    """A06: the memory of a worker does not grow with what is queued. Another one has made the steps."""
+    options = {"concurrency": 2, "max_inline_steps": 0, "partitions": 1, "lease_ms": 5_000}
+    async with connect(**options) as world:
+        [partition] = world.partitions
+        maker = workers.start(**options)
+        run = await world.start(chaos_app.many_slow, 20_000, 0.01, run_id="wide")
+        await eventually(lambda: raw.xlen(partition.steps()) > 19_900, timeout=60, what="the steps are queued")
+        await eventually(lambda: not raw.hget(partition.run("wide"), "wake"), timeout=30, what="the commit")
+        maker.kill()
+        worker = workers.start(**options)
+        await eventually(lambda: held_by(raw, worker.pid) > 0, timeout=20)
+        before, done = resident_kib(worker.pid), raw.llen("probe:wide")
+        await eventually(lambda: raw.llen("probe:wide") > done + 300, timeout=60, what="some are done")
+        assert resident_kib(worker.pid) - before < 30 * 1024
+        assert held_by(raw, worker.pid) <= 2 + 2
+        await run.terminate()
+        worker.stop()
+        assert worker.wait(15) == 0
+    # no invariants.check: it replays every prefix, and this log has 20,000 steps
 
 
 async def test_short_steps_pass_a_long_one_on_the_other_worker(
@@ -243,4 +320,33 @@ async def test_twenty_simultaneous_starts_of_one_run_id_make_one_run(
     assert results == [["x", "y"]] * 20
     assert notes(raw, "order-7") == {"x": 1, "y": 1}
     assert raw.llen(one.partition("order-7").log("order-7")) == length
+    invariants.check(raw, chaos_app.wf)
+
+
+async def test_starts_of_one_run_id_from_two_processes_at_once_make_one_run(
+    raw: redis.Redis, redis_url: str, workers: Workers, connect: Connect
+) -> None:
+    """A07: ten starts in each of two processes, at the same moment; all are handed the same run."""
+    async with connect():
+        workers.start()
+        command = [sys.executable, "-m", "tests.chaos.start_main", redis_url, "order-7", "10"]
+        both = [
+            subprocess.Popen(  # noqa: ASYNC220 it is there at once
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(2)
+        ]
+        for process in both:
+            assert process.stdout is not None
+            assert await anyio.to_thread.run_sync(process.stdout.readline) == "ready\n"
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        told = [json.loads((await anyio.to_thread.run_sync(process.communicate))[0]) for process in both]
+        assert told == [[["x", "y"]] * 10] * 2
+        assert [process.returncode for process in both] == [0, 0]
+    await settled(raw)
+    assert notes(raw, "order-7") == {"x": 1, "y": 1}
+    assert len(logged(raw, "order-7")[EventKind.RUN_CREATED]) == 1
     invariants.check(raw, chaos_app.wf)

@@ -1,9 +1,11 @@
-"""Can a nudge that comes while the timer loop is busy be lost? (design section 11: lateness p99 under 100 ms)"""
+"""Does a timer fire on time, whatever comes in between and wherever its moment was said? (A16; design section 11)"""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
@@ -11,10 +13,13 @@ import redis
 
 from consumers.health import Health
 from consumers.timers import Timers
+from redisworld.events import EventKind
 from redisworld.keys import Partition
-from tests.apps import chaos_app
+from tests.apps import cases_app, chaos_app
+from tests.chaos import invariants
 from tests.chaos.conftest import Connect
-from tests.chaos.processes import eventually
+from tests.chaos.processes import Workers, eventually
+from tests.chaos.watching import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -56,3 +61,39 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
                 stop = True
                 tasks.cancel_scope.cancel()
         assert time.monotonic() - began < 2
+
+
+async def test_a_moment_is_the_same_for_a_client_and_workers_in_different_zones(
+    raw: redis.Redis, workers: Workers, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A16: the client in India, the worker in New York; aware moments in both zones, a naive one, one that is past."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        async with connect() as world:
+            workers.start(app="tests.apps.cases_app:wf", env={"TZ": "America/New_York"})
+            seconds, micros = raw.time()
+            due = datetime.fromtimestamp(seconds + micros / 1e6, UTC) + timedelta(seconds=2)
+            moments = {"utc": due, "india": due.astimezone(ZoneInfo("Asia/Kolkata")), "past": due - timedelta(hours=1)}
+            runs = [await world.start(cases_app.sleeps_until, moment, run_id=r) for r, moment in moments.items()]
+            naive = await world.start(cases_app.sleeps_until_a_naive_moment)
+            night = datetime(2026, 11, 1, 1, 30, tzinfo=ZoneInfo("America/New_York"))
+            apart = await world.start(cases_app.two_half_past_ones, night, night.replace(fold=1))
+            assert await naive.result(timeout=10)
+            assert await apart.result(timeout=10) == 3_600
+            for run in runs:
+                assert await run.result(timeout=15) == "after"
+        due_ms = int(due.timestamp() * 1_000)
+        for run_id in ("utc", "india"):
+            log = invariants.log_of(raw, world.partition(run_id), run_id)
+            [asked] = [int(event.detail) for event in log if event.kind is EventKind.WAIT_CREATED]
+            [woken] = [event.at for event in log if event.kind is EventKind.WAIT_COMPLETED]
+            assert abs(asked - due_ms) <= 1
+            assert asked <= woken < asked + 1_500
+        past = invariants.log_of(raw, world.partition("past"), "past")
+        assert EventKind.WAIT_CREATED not in [event.kind for event in past]
+        await settled(raw)
+        invariants.check(raw, cases_app.wf)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -263,7 +263,7 @@ async def test_c35_a_log_that_the_code_does_not_follow_is_tried_three_times_agai
             assert [seen.reason for seen in consumers.saw(MessageMoved)] == ["divergence"] * recovery
             [(due, wake)] = consumers.delayed()
             assert isinstance(wake, WorkflowMessage)
-            assert wake.reason == "recovery"
+            assert wake.reason == "divergence"
             consumers.world.clock = lambda due=due: due
             await consumers.world.promote(consumers.partition)
             await consumers.wake()

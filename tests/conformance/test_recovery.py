@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 import pytest
 import redis
 
 from consumers.recovery import Recovery
-from redisworld import Status
+from redisworld import Settings, Status, World
 from redisworld.events import EventKind
 from redisworld.keys import GROUP
-from redisworld.observe import RunRecovered
+from redisworld.messages import WorkflowMessage
+from redisworld.observe import DelayedLost, MessageBuried, MessageMoved, RunRecovered
+from redisworld.world import Outgoing
 from tests.apps import conf_app
 from tests.chaos import invariants
 from tests.conformance.conftest import Connect
@@ -52,6 +55,7 @@ async def finishing(consumers: Consumers, raw: redis.Redis, run_id: str) -> Asyn
     invariants.check(raw, consumers.app, settled=False)  # what a person left half done stays
 
 
+Delayed = Callable[[Consumers], Awaitable[None]]
 Strand = Callable[[Consumers, redis.Redis], Awaitable[None]]
 
 
@@ -228,15 +232,244 @@ async def test_a_run_whose_letter_was_trimmed_by_hand_is_recovered(connect: Conn
         raw.delete(consumers.partition.dead)
 
 
-async def test_who_waits_in_a_backlog_is_not_looked_for_at_every_tick(
+async def test_who_waits_in_a_long_backlog_is_not_looked_for_at_every_tick(
     connect: Connect, raw: redis.Redis, redis_url: str
 ) -> None:
     async with connect() as consumers:
-        await consumers.world.start(conf_app.pair, run_id="r")
+        for number in range(1_000):
+            await consumers.world.start(conf_app.pair, run_id=f"r{number}")
         loop = recovery(consumers)
         with monitored(redis_url, raw) as calls:
-            await ticks(loop, 28)
-    assert calls().count("XLEN") == 2, "one look through both streams"
+            assert await ticks(loop, 28) == 0
+    searches = calls().count("XRANGE") / (1_000 / 100)
+    assert 3 <= searches < 8, "a rest of a tick for 200 entries, after each"
+
+
+async def test_a_fan_out_of_ten_thousand_steps_gets_back_the_messages_it_has_lost_and_no_other(
+    connect: Connect, raw: redis.Redis, redis_url: str
+) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        await consumers.world.start(conf_app.wide, 10_000, run_id="r")
+        await consumers.wake()
+        key = consumers.partition.steps()
+        entries = raw.xrange(key)
+        assert len(entries) == 10_000
+        lost = [entries[at][1][b"step"] for at in (0, 5_000, 9_999)]
+        raw.xdel(key, *(entries[at][0] for at in (0, 5_000, 9_999)))
+        loop = recovery(consumers)
+
+        with monitored(redis_url, raw) as calls:
+            assert await ticks(loop, 8) == 3
+            assert await ticks(loop, 4) == 0
+
+        assert sorted(fields[b"step"] for _, fields in raw.xrange(key)[-3:]) == sorted(lost)
+        assert raw.xlen(key) == 10_000
+    looks = calls().count("look_at_runs")
+    assert looks >= 2 * 10_000 / 400, "no script looks at more than about 400 fields"
+
+
+async def test_a_whole_stream_of_steps_that_was_deleted_is_sent_again_as_fast_as_a_tick_allows(
+    connect: Connect, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.recovery.SENT", 200)
+    async with connect(max_inline_steps=0) as consumers:
+        await consumers.world.start(conf_app.wide, 500, run_id="r")
+        await consumers.wake()
+        raw.delete(consumers.partition.steps())
+        await consumers.world.queue.ensure_groups([consumers.stream("steps")])
+        loop = recovery(consumers)
+
+        sent = [await loop.tick() for _ in range(8)]
+
+        assert [number for number in sent if number] == [200, 200, 100]
+        await consumers.drain()
+        assert await consumers.world.run("r", conf_app.wide).result(timeout=5) == sum(2 * n for n in range(500))
+    invariants.check(raw, conf_app.wf)
+
+
+async def test_a_search_goes_on_over_ticks_and_finds_what_moved_meanwhile(
+    connect: Connect, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.recovery.ENTRIES", 100)
+    async with connect() as consumers:
+        for number in range(350):
+            await consumers.world.start(conf_app.pair, run_id=f"r{number}")
+        key = consumers.partition.workflows()
+        entries = raw.xrange(key)
+        raw.xdel(key, entries[340][0])
+        loop, seen = recovery(consumers), []
+        while not seen or not seen[-1]:
+            seen.append(await loop.tick())
+            assert len(seen) < 20
+            at = 300 + len(seen)  # ahead of the search, as a worker that hands it back does
+            raw.xadd(key, entries[at][1])
+            raw.xdel(key, entries[at][0])
+
+        assert len(seen) > 4, "it took several ticks"
+        assert seen[-1] == 1
+        [(_, recovered)] = [(i, fields) for i, fields in raw.xrange(key) if fields[b"reason"] == b"recovery"]
+        assert recovered[b"run"] == b"r340"
+
+
+async def test_more_suspects_than_are_remembered_are_all_recovered(
+    connect: Connect, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumers.recovery.REMEMBERED", 5)
+    monkeypatch.setattr("consumers.recovery.PAGE", 4)
+    async with connect() as consumers:
+        for number in range(30):
+            await consumers.world.start(conf_app.pair, run_id=f"r{number}")
+        delete_all(raw, consumers.partition.workflows())
+
+        assert await ticks(recovery(consumers), 24) == 30
+
+
+async def test_a_run_that_cannot_be_read_holds_up_no_other(
+    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        for run_id in ("broken", "whole"):
+            await consumers.world.start(conf_app.chain, 1, run_id=run_id)
+            await consumers.wake()
+        raw.ltrim(consumers.partition.log("broken"), 0, 0)
+        delete_all(raw, consumers.partition.steps())
+
+        assert await ticks(recovery(consumers)) == 1
+        assert [message.run_id for message in consumers.queued()] == ["whole"]
+    assert "not recovered: run=broken step=" in caplog.text
+
+
+async def test_a_partition_with_a_key_that_is_not_ours_holds_up_no_other(redis_url: str, raw: redis.Redis) -> None:
+    async with World.connect(settings=Settings(url=redis_url, partitions=2)) as world:
+        run_id = next(f"r{n}" for n in range(50) if world.partition(f"r{n}") is world.partitions[1])
+        other = next(f"r{n}" for n in range(50) if world.partition(f"r{n}") is world.partitions[0])
+        for started in (run_id, other):
+            await world.start(conf_app.pair, run_id=started)
+        raw.set(world.partitions[0].delayed, "another program's")
+        raw.delete(world.partitions[1].workflows())
+
+        streams = [(partition, "workflows") for partition in world.partitions]
+        assert await ticks(Recovery(world, conf_app.wf, streams), 12) == 1
+
+
+# -- what is due later
+
+
+async def test_a_delayed_start_that_was_deleted_begins_when_it_was_to_begin_and_not_before(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r", delay="1h")
+        [(_, due)] = raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
+        raw.delete(consumers.partition.delayed, consumers.partition.delayed_body)
+
+        assert await ticks(recovery(consumers)) == 1
+
+        assert consumers.queued("workflows") == []
+        [(again, wake)] = consumers.delayed()
+        assert (again, wake.message_id) == (due, (await consumers.world.row("r")).wake)
+        assert await ticks(recovery(consumers)) == 0
+        await consumers.drain()
+        assert (await consumers.world.row("r")).status is Status.COMPLETED
+    invariants.check(raw, conf_app.wf)
+
+
+async def test_the_body_of_a_delayed_start_gets_its_member_back_with_its_due_time(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r", delay="1h")
+        before = raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
+        raw.delete(consumers.partition.delayed)
+
+        assert await consumers.world.recovery.delayed("workflow", "r", "start", mode="mend") == "restored"
+        assert raw.zrange(consumers.partition.delayed, 0, 0, withscores=True) == before
+
+
+async def a_start(consumers: Consumers) -> None:
+    await consumers.world.start(conf_app.chain, 1, run_id="r", delay="1h")
+
+
+async def a_retry(consumers: Consumers) -> None:
+    await consumers.world.start(conf_app.chain, 1, run_id="r")
+    await consumers.wake()
+    delivery = await consumers.take("steps")
+    assert delivery is not None
+    again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=delivery.text("step"))
+    await consumers.world.move(delivery, again, old_id=again.id, target="steps", delay_ms=3_600_000)
+
+
+@pytest.mark.parametrize(("delayed", "kind"), [(a_start, "workflow"), (a_retry, "step")])
+async def test_a_delayed_message_that_is_due_without_its_body_is_told_and_its_run_recovered(
+    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture, delayed: Delayed, kind: str
+) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        await delayed(consumers)
+        [(member, due)] = raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
+        raw.delete(consumers.partition.delayed_body)
+        consumers.world.clock = lambda: int(due)
+
+        assert await consumers.world.promote(consumers.partition) == (None, [])
+
+        assert consumers.saw(DelayedLost) == [DelayedLost(kind)]
+        assert consumers.metric("redisworld_delayed_lost_total", kind=kind) == 1
+        assert raw.hget(consumers.partition.stats, "delayed_lost") == b"1"
+        assert f"its body is gone; recovery looks for who waits for it: {member.decode()}" in caplog.text
+        assert raw.zcard(consumers.partition.delayed) == 0
+        assert await ticks(recovery(consumers)) == 1
+        await consumers.drain()
+        assert (await consumers.world.row("r")).status is Status.COMPLETED
+    invariants.check(raw, conf_app.wf)
+
+
+async def test_a_delayed_message_that_is_buried_when_it_is_due_is_told(
+    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(max_inline_steps=0) as consumers:
+        await a_retry(consumers)
+        [(member, due)] = raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
+        raw.hset(consumers.partition.delayed_body, member, "nonsense")
+        consumers.world.clock = lambda: int(due)
+
+        assert await consumers.world.promote(consumers.partition) == (None, [])
+
+        assert consumers.saw(MessageBuried) == [MessageBuried("step", "undecodable", "0-0")]
+        assert raw.xlen(consumers.partition.dead) == 1
+        assert member.decode() in caplog.text
+        assert await ticks(recovery(consumers)) == 1, "the log has the message again"
+
+
+# -- replays
+
+
+async def test_a_recovery_wake_that_was_handed_back_often_is_no_replay_of_a_run_that_diverged(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    """Else the first divergence after it would fail the run at once."""
+    async with connect(max_inline_steps=0) as consumers:
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        await consumers.wake()
+        [message] = consumers.queued()
+        await consumers.completed(await consumers.claimed(message), b"\x02")
+        delete_all(raw, consumers.partition.steps())
+        assert await ticks(recovery(consumers)) == 1
+        [wake] = consumers.queued("workflows")
+        assert isinstance(wake, WorkflowMessage)
+        delete_all(raw, consumers.partition.workflows())
+        consumers.put(msgspec.structs.replace(wake, deliveries=9), kind="workflows")
+        log = consumers.partition.log("r")
+        [index] = [i for i, e in enumerate(raw.lrange(log, 0, -1)) if e.startswith(b"step_created")]
+        raw.lset(log, index, raw.lindex(log, index).replace(b" double\n", b" halve\n"))
+
+        await consumers.wake()
+
+        assert [seen.reason for seen in consumers.saw(MessageMoved)] == ["divergence"]
+        assert (await consumers.world.row("r")).status is Status.RUNNING
+        [(_, again)] = consumers.delayed()
+        assert (again.reason, again.deliveries) == ("divergence", 1)
+
+
+# -- several
 
 
 async def test_two_workers_never_send_both(connect: Connect, raw: redis.Redis) -> None:

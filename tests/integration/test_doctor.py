@@ -14,7 +14,8 @@ import redis
 
 from redisworld import Settings, World
 from redisworld.cli import main
-from redisworld.keys import GROUP, Partition, meta
+from redisworld.errors import NamespaceMismatch
+from redisworld.keys import GROUP, Partition, meta, partition_of
 from redisworld.world import Outgoing
 from redisworld.world.examination import examine
 from redisworld.world.findings import KINDS, Finding
@@ -178,11 +179,18 @@ async def row_garbled(c: Consumers) -> None:
     c.raw.hset(PARTITION.run("r"), "s:x", "rubbish")
 
 
+async def meta_deleted(c: Consumers) -> None:
+    for run_id in ("r", *(f"r{number}" for number in range(20))):
+        await c.world.start(conf_app.pair, run_id=run_id)
+    c.raw.delete(meta("default"))
+
+
 async def other_partition(c: Consumers) -> None:
     c.raw.hset(Partition("default", 5).stats, "runs_created", 1)
 
 
 MENDED = {
+    meta_deleted: ("meta_lost", ()),
     wake_deleted: ("wake_lost", ()),
     step_deleted: ("step_lost", ("--app", "tests.apps.conf_app:wf")),
     group_destroyed: ("group_missing", ()),
@@ -255,6 +263,58 @@ def test_what_only_people_can_mend_is_told_and_stays(
     assert finding["where"]
     assert finding["mended"] is None
     assert everything(raw) == before
+
+
+def test_a_partition_count_that_the_runs_do_not_tell_is_asked_for(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis
+) -> None:
+    async def one_run(c: Consumers) -> None:
+        await c.world.start(conf_app.pair, run_id="r")
+        c.raw.delete(meta("default"))
+
+    plant(redis_url, raw, one_run)
+    before = everything(raw)
+
+    found, [finding] = doctor(capsys, redis_url, "--fix")
+    assert (found, finding["code"], finding["mended"]) == (1, "meta_lost", None)
+    assert "its runs fit 1 to " in finding["what"]
+    assert "--partitions <count>" in finding["remedy"]
+    found, [finding] = doctor(capsys, redis_url, "--fix", "--partitions", wrong_count("r"))
+    assert (found, finding["mended"]) == (1, None)
+    assert "do not fit" in finding["what"]
+    assert everything(raw) == before
+    found, [finding] = doctor(capsys, redis_url, "--fix", "--partitions", "1")
+    assert (found, finding["mended"]) == (0, "wrote it again, with 1 partition")
+    assert raw.hget(meta("default"), "partitions") == b"1"
+
+
+def wrong_count(run_id: str) -> str:
+    """A partition count under which this run would not lie in partition 0."""
+    return next(str(count) for count in range(2, 256) if partition_of(run_id, count))
+
+
+def test_a_meta_hash_that_is_lost_while_one_looks_is_found_too(redis_url: str, raw: redis.Redis) -> None:
+    async def lose(world: World) -> None:
+        await world.start(conf_app.pair, run_id="r")
+        raw.delete(meta("default"))
+
+    found = found_by(redis_url, lose)
+
+    assert "meta_lost" in [finding.code for finding in found]
+    assert raw.exists(meta("default")) == 0, "a look writes nothing"
+
+
+def test_a_client_does_not_make_a_namespace_anew_that_has_lost_its_meta_hash(redis_url: str, raw: redis.Redis) -> None:
+    """With another count it would start runs where no worker reads."""
+    plant(redis_url, raw, meta_deleted)
+
+    async def connect() -> None:
+        async with World.connect(settings=Settings(url=redis_url)):
+            pass
+
+    with pytest.raises(NamespaceMismatch, match=r"has lost rw:default:meta.*redisworld doctor --fix"):
+        anyio.run(connect)
+    assert raw.exists(meta("default")) == 0
 
 
 def test_a_lost_step_is_not_sent_into_a_queue_that_nobody_named(

@@ -28,7 +28,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "entry?": _ENTRIES,
     "stream": ("", "x", "run:r1", "steps a"),
     "choice": ("", "x"),
-    "plain words": ("", "a|b", "a\nb"),
     "json": ("", "x", "3", '{"a": 1}', "[1]"),
 }
 """Kinds of arguments, and values that none of them takes. A ``?`` may be empty."""
@@ -43,7 +42,6 @@ _NAMES = {
     "word": "token resume_id",
     "entry": "entry cursor letter",
     "stream": "stream target",
-    "plain words": "runs",
     "json": "changes",
     "any": "chunks consumer state reason detail payload created root digest input body metadata",
 }
@@ -76,6 +74,7 @@ _EXCEPTIONS = {
     "move_message.id": "plain?",
     **{f"move_message.{name}": "any" for name in ("kind", "run_id", "step_id", "name", "spec", "old")},  # a stranger's
     "drop_letter.run_id": "plain?",
+    "look_at_runs.cursor": "number",
     "mend_delayed.kind": "choice",
     "redispatch_step.name": "plain",
     **{f"redrive_letter.{name}": "any" for name in ("kind", "step_id", "name", "spec")},  # a stranger's
@@ -87,6 +86,7 @@ _EXCEPTIONS = {
 ITEMS = {
     "claim_many": "run step token message stream entry attempts may_replay mode name known input",
     "complete_many": "run step token outcome cause message stream entry may_replay payload delay target name body",
+    "look_at_runs": "run cursor",
     "recover_run": "stream entry",
     "redispatch_step": "stream entry",
     "renew_leases": "stream entry",

@@ -1,13 +1,14 @@
 -- Who continues a run (design section 8): at most one responsible message, named by the row's field wake.
 local WAKE_SPEC = 1
 
-local function publish_wake(run, reason, id)
+-- due: when it is to come, where that is later than now
+local function publish_wake(run, reason, id, due)
   id = id or 'w' .. run.length
   local body = pack_map({pack_text('kind'), pack_text('workflow'), pack_text('message_id'), pack_text(id),
     pack_text('run_id'), pack_text(run.id), pack_text('workflow_name'), pack_text(run.workflow),
     pack_text('reason'), pack_text(reason), pack_text('requested_at'), pack_number(run.at)})
-  publish('workflows' .. run.pin, {kind = 'workflow', run = run.id, step = '', name = run.workflow, spec = WAKE_SPEC,
-    reason = reason, body = body}, run.at)
+  local message = {kind = 'workflow', run = run.id, step = '', name = run.workflow, spec = WAKE_SPEC, reason = reason, body = body}
+  if due then delay(due, id, 'workflows' .. run.pin, message) else publish('workflows' .. run.pin, message, run.at) end
   run.wake = id
   set_field(run, 'wake', id)
   count('wakes')

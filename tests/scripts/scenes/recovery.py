@@ -31,7 +31,8 @@ async def places(a: Consumer) -> tuple[str, ...]:
 
 
 def look(a: Consumer, *runs: str, ticket: int = 1000, who: str = "") -> Call:
-    return Call("look_at_runs", a.partition.stats, (who or a.world.consumer, ticket, 400, " ".join(runs)))
+    items = [part for run in runs for part in (run, 0)]
+    return Call("look_at_runs", a.partition.stats, (who or a.world.consumer, ticket, 400, *items))
 
 
 def recover(a: Consumer, wake: str, *seen: str, mode: str = "mend", run: str = RUN) -> Call:

@@ -1,0 +1,20 @@
+"""Who hears of it when a member of the delayed set is due and cannot be promoted?"""
+
+from __future__ import annotations
+
+import logging
+
+from redisworld.observe import DelayedLost, MessageBuried, observe
+from redisworld.world.faults import FaultLog
+
+
+def tell_trouble(faults: FaultLog, trouble: str, member: str) -> None:
+    """``lost``: its body was deleted, and it is gone. ``buried``: what is left of it is a dead letter."""
+    kind = word if (word := member.partition(" ")[0]) in ("step", "workflow") else "unknown"
+    if trouble == "lost":
+        observe(DelayedLost(kind))
+        text = f"a delayed message was due and its body is gone; recovery looks for who waits for it: {member}"
+    else:
+        observe(MessageBuried(kind, "undecodable", "0-0"))
+        text = f"dead letter: reason=undecodable delayed member: {member}"
+    faults.warn(f"delayed {trouble}", text, level=logging.ERROR)

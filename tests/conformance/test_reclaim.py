@@ -1,0 +1,82 @@
+"""Does a sweep leave the deliveries of the living alone after an outage, and keep nobody else from sweeping? (A36)"""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+import redis
+
+from consumers.health import Health
+from consumers.reclaim import Reclaimer
+from redisworld.keys import GROUP
+from redisworld.world import Delivery
+from tests.apps import conf_app
+from tests.conformance.conftest import Connect
+from tests.conformance.harness import Consumers
+
+pytestmark = pytest.mark.anyio
+
+LEASE_MS = 2_000
+
+
+def sweeper(consumers: Consumers, taken: list[Delivery]) -> Reclaimer:
+    """The loop of a worker that has just started; tests call its tick."""
+    streams = {consumers.stream("steps"): consumers.step_slots, consumers.stream("workflows"): consumers.replay_slots}
+    return Reclaimer(
+        consumers.world, streams, Health(blocked_limit_s=60).loop("pending", may_be_silent=True), taken.append
+    )
+
+
+async def stale(consumers: Consumers) -> str:
+    """A delivery of another worker that looks as if its lease had run out; its entry."""
+    await consumers.world.start(conf_app.pair, run_id="r")
+    key = consumers.partition.workflows()
+    [(_, [(entry, _)])] = consumers.raw.xreadgroup(GROUP, "another", {key: ">"})
+    consumers.raw.xclaim(key, GROUP, "another", 0, [entry], idle=10 * LEASE_MS, justid=True)
+    return str(entry.decode())
+
+
+async def test_a_worker_that_has_just_started_takes_nothing_over_before_the_living_could_renew(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    """Redis may have been away until just now: then every delivery looks stale, also that of a body which runs."""
+    async with connect(lease_ms=LEASE_MS) as consumers:
+        entry, taken = await stale(consumers), list[Delivery]()
+        loop = sweeper(consumers, taken)
+
+        await loop.tick()
+        await loop.tick()
+        assert taken == []
+        raw.xclaim(consumers.partition.workflows(), GROUP, "another", 0, [entry], idle=0, justid=True)  # it renews
+        await anyio.sleep(LEASE_MS / 1000 / 5 + 0.1)
+        await loop.tick()
+
+        assert taken == []
+
+
+async def test_a_worker_that_has_just_started_takes_over_what_nobody_has_renewed(connect: Connect) -> None:
+    async with connect(lease_ms=LEASE_MS) as consumers:
+        entry, taken = await stale(consumers), list[Delivery]()
+        loop = sweeper(consumers, taken)
+
+        async def swept() -> None:
+            while not taken:
+                await loop.tick()
+                await anyio.sleep(0.05)
+
+        with anyio.fail_after(10):
+            await swept()
+        assert [delivery.entry_id for delivery in taken] == [entry]
+
+
+async def test_a_worker_that_dies_before_its_first_sweep_keeps_no_other_from_sweeping_for_longer_than_a_lease(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    async with connect(lease_ms=LEASE_MS) as consumers:
+        loop = sweeper(consumers, [])
+        for _ in range(2):
+            await loop.tick()
+            # -2: there is no ticket; never -1, one for ever
+            lasts = [raw.pttl(consumers.partition.reclaim_ticket(stream)) for stream in ("steps", "workflows")]
+            assert all(left == -2 or 0 <= left <= LEASE_MS for left in lasts), lasts
+            await anyio.sleep(LEASE_MS / 1000 / 5 + 0.1)
