@@ -174,6 +174,17 @@ BROKEN = (
         (("commit_pass", "or run.length ~= tonumber(did.length)", ""),),
     ),
     Broken(
+        "a next step in a row after something which the body has not seen",
+        "sequence inline, request",
+        (
+            (
+                "commit_pass",
+                "string.format('%.0f', stored) ~= length or string.format('%.0f', stored + 1) ~= consumed or ",
+                "",
+            ),
+        ),
+    ),
+    Broken(
         "a usual claim in a run that has ended",
         "gather2 queued, terminate",
         (("claim_many", "if read[1] == 'running' and type", "if read[1] and type"),),

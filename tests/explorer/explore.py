@@ -173,7 +173,7 @@ class _Search:
         try:
             reply, stored = self._store.after(node.stored, action.command) if action.command else (None, node.stored)
             state = action.then(reply, stored)
-        except (Refused, Unexpected) as error:
+        except (Refused, Unexpected, ReplayDivergence) as error:
             return -1, Found(f"unexpected: {error}", (*self._path(node.number), action.label))
         number = self._visit(stored, state, node.number, action.label, reply)
         if stored.wrong is None:

@@ -87,6 +87,7 @@ def ci() -> list[Scenario]:
         *_case("chunks", "gather2", 2, crash, chunk=1),
         *_case("then chunks", "then_gather", 3, both, chunk=1),
         *_both("one", "one", 1, crash),
+        *_both("sequence", "sequence", 2, calm),
         *_both("clean up", "cleanup", 1, calm),
         *_both("gather2", "gather2", 2, calm),
         *_both("fail_fast2", "fail_fast2", 2, calm, ends="failed"),
