@@ -11,7 +11,7 @@ from redisworld.observe import Reading, observe
 log = logging.getLogger("redisworld")
 
 _SILENT_S = 5.0
-"""A read ends at the latest after ``block_ms`` (1 s); five times that without one is a stall."""
+"""A read ends at the latest after ``block_ms`` (2 s); this long without one is a stall, also where that is less."""
 _BEYOND_BLOCK_S = 4.0
 
 

@@ -196,7 +196,7 @@ def _private() -> Iterator[str]:
 async def _clear(world: World) -> None:
     """Delete what the bench left on a Redis that goes on living."""
     commands, namespace = world.connection.commands, world.settings.namespace
-    for pattern in (f"{PREFIX}{{{namespace}:*", f"{PREFIX}{namespace}:*"):
+    for pattern in (f"{PREFIX}{{{namespace}:*", f"{PREFIX}{{{namespace}}}:*", f"{PREFIX}{namespace}:*"):
         found = [key async for key in commands.scan_iter(match=pattern, count=1_000)]
         for start in range(0, len(found), 1_000):
             await commands.unlink(*found[start : start + 1_000])

@@ -37,15 +37,15 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 FANOUT = {
     64: Bound(commands=0.16, script_calls=0.112, inner_commands=3.1, bytes_in=700, bytes_out=660),
-    256: Bound(commands=0.082, script_calls=0.057, inner_commands=1.9, bytes_in=690, bytes_out=665),
-    1_024: Bound(commands=0.062, script_calls=0.04, inner_commands=1.55, bytes_in=695, bytes_out=670),
+    256: Bound(commands=0.09, script_calls=0.065, inner_commands=1.95, bytes_in=690, bytes_out=665),
+    1_024: Bound(commands=0.064, script_calls=0.042, inner_commands=1.55, bytes_in=695, bytes_out=670),
 }
-"""A start, a commit for a first few steps and each 500 more, two calls for each batch of 64, a load and a commit by the
+"""A start, commits of 32, 64, 128 and so on steps up to 500, two calls for each batch of 64, a load and a commit by the
 last completer."""
 
 SEQUENCE = {
-    10: Bound(commands=1.5, script_calls=1.25, inner_commands=26.0, bytes_in=860, bytes_out=100),
-    1_000: Bound(commands=1.02, script_calls=1.01, inner_commands=20.8, bytes_in=785, bytes_out=60),
+    10: Bound(commands=1.5, script_calls=1.25, inner_commands=15.5, bytes_in=860, bytes_out=100),
+    1_000: Bound(commands=1.02, script_calls=1.01, inner_commands=9.5, bytes_in=785, bytes_out=60),
 }
 """One script call a step: its end, and the next one's start."""
 
@@ -55,9 +55,9 @@ AIMS = {
 """What is to be reached and is not yet, as the best of the peers does."""
 
 IDLE_S = 5
-IDLE_COMMANDS_PER_S = 6.0
-"""Of one worker on four partitions: three blocking reads a second, and now and then a look at timers, at what is
-pending and at open runs. The rest is where the five seconds happen to begin."""
+IDLE_COMMANDS_PER_S = 5.6
+"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, and now and then a look at timers, at what is
+pending and at open runs, all of which a worker that has just started does at once: in its first five seconds, not later."""
 RUN_BYTES = 2_560
 """Of a finished run of five steps without the values it holds."""
 

@@ -18,7 +18,8 @@ from tests.chaos.watching import logged, notes, settled
 
 pytestmark = pytest.mark.anyio
 
-RUNS = 30
+RUNS = 150
+"""More than one read takes: a worker whose reading breaks after it goes on to find some."""
 
 
 def total(raw: redis.Redis, name: str) -> int:
@@ -63,7 +64,7 @@ async def test_readiness_is_red_while_reading_hangs_without_an_error(
 ) -> None:
     """A42, second test: nothing is raised, nothing comes back; liveness is for the event loop only."""
     async with connect() as world:
-        hanging = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s")
+        hanging = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s", "--exporter")
         await eventually(lambda: probe(hanging, "/readyz") == 200, what="green")
         raw.set("probe:hang-reading", 1)
         await eventually(lambda: probe(hanging, "/readyz") == 503, timeout=12, what="red")
