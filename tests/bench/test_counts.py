@@ -56,8 +56,9 @@ AIMS = {
 
 IDLE_S = 5
 IDLE_COMMANDS_PER_S = 5.6
-"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, and now and then a look at timers, at what is
-pending and at open runs, all of which a worker that has just started does at once: in its first five seconds, not later."""
+"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, and now and then a look at
+timers, at what is pending and at open runs. One that has just started does all of those at once: in its first five
+seconds, not later."""
 RUN_BYTES = 2_560
 """Of a finished run of five steps without the values it holds."""
 
