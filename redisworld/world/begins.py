@@ -1,4 +1,4 @@
-"""When does a run begin that somebody starts?"""
+"""What does it take to start a run, and when does it begin?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput
+from redisworld.settings import SPEC_VERSION
 
 
 class Begins(msgspec.Struct, frozen=True):
@@ -32,8 +33,35 @@ class Begins(msgspec.Struct, frozen=True):
         return cls(at_ms=max(0, math.ceil(since_epoch)))
 
     def args(self) -> tuple[int, int | str]:
-        """As start_run takes it."""
+        """As start_many takes it."""
         return self.delay_ms, "" if self.at_ms is None else self.at_ms
 
 
 AT_ONCE = Begins()
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """One run to be created; ``created`` is the payload of run_created, ``message`` the first message."""
+
+    run_id: str
+    workflow: str
+    deployment: str
+    pin: str
+    root: str
+    created: bytes
+    message: bytes
+    begins: Begins
+
+    def args(self) -> list[str | bytes | int]:
+        """As start_many takes it."""
+        return [
+            self.run_id,
+            self.workflow,
+            self.deployment,
+            self.pin,
+            SPEC_VERSION,
+            self.root,
+            self.created,
+            self.message,
+            *self.begins.args(),
+        ]

@@ -29,7 +29,7 @@ from redisworld.settings import SPEC_VERSION, Settings
 from redisworld.values import Signature, encode_foreign
 from redisworld.world.attributes import Attributes
 from redisworld.world.batching import Batcher
-from redisworld.world.begins import AT_ONCE, Begins
+from redisworld.world.begins import AT_ONCE, Begins, Start
 from redisworld.world.connection import Connection
 from redisworld.world.dead import DeadLetters
 from redisworld.world.deliveries import (
@@ -102,6 +102,9 @@ class World:
         self._claims: Batcher[ClaimItem, Claim] = Batcher(tasks, self._claim_many, lambda item: len(item.input or b""))
         self._completions: Batcher[Completion, Recorded] = Batcher(
             tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
+        )
+        self._starts: Batcher[Start, Sequence[bytes]] = Batcher(
+            tasks, self._start_many, lambda item: 2 * len(item.message)
         )
         self.endings = Endings(connection, self.partitions, tasks)
         self.heartbeats = Heartbeats(connection, self.partitions)
@@ -271,6 +274,11 @@ class World:
         """
         return await read_hook(self, token)
 
+    async def _start_many(self, partition: Partition, items: list[Start]) -> list[Sequence[bytes]]:
+        args = [arg for item in items for arg in item.args()]
+        replies = await self.call("start_many", partition, self.clock(), *args, patience_ms=_START_PATIENCE_MS)
+        return list(items_of(replies))
+
     async def create_run(
         self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "", begins: Begins = AT_ONCE
     ) -> tuple[str, str]:
@@ -288,21 +296,17 @@ class World:
             else None,
             requested_at=time.time_ns() // 1_000_000,
         )
-        reply = await self.call(
-            "start_run",
-            self.partition(run_id),
-            self.clock(),
-            run_id,
-            workflow,
-            s.deployment,
-            self.pin(s.deployment),
-            SPEC_VERSION,
-            root,
-            msgspec.msgpack.encode(created),
-            messages.encode(first),
-            *begins.args(),
-            patience_ms=_START_PATIENCE_MS,
+        start = Start(
+            run_id=run_id,
+            workflow=workflow,
+            deployment=s.deployment,
+            pin=self.pin(s.deployment),
+            root=root,
+            created=msgspec.msgpack.encode(created),
+            message=messages.encode(first),
+            begins=begins,
         )
+        reply = await self._starts.ask(self.partition(run_id), start)
         word = word_of(reply)
         if word == "conflict":
             return word, reply[2].decode()

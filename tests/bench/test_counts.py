@@ -56,7 +56,7 @@ AIMS = {
 
 IDLE_S = 5
 IDLE_COMMANDS_PER_S = 5.6
-"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, and now and then a look at
+"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, now and then a look at
 timers, at what is pending and at open runs. One that has just started does all of those at once: in its first five
 seconds, not later."""
 RUN_BYTES = 2_560

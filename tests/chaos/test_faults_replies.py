@@ -134,7 +134,7 @@ async def test_a_read_whose_reply_is_lost_comes_back_after_a_lease(place: Place,
 @pytest.mark.parametrize("way", ["reply", "request"])
 async def test_a_lost_start_starts_once(place: Place, world: World, way: str) -> None:
     run_id = f"start-{way}"
-    needles = (script("start_run"), run_id.encode())
+    needles = (script("start_many"), run_id.encode())
     fault = place.proxy.lose_reply(*needles) if way == "reply" else place.proxy.lose_request(*needles)
     async with World.connect(settings=Settings(url=place.proxy.url, partitions=2)) as behind:
         run = await behind.start(chaos_app.two_notes, run_id=run_id)

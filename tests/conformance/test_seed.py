@@ -126,7 +126,7 @@ async def test_s5_the_last_completer_reads_nothing_before_its_step_and_fetches_t
             message = await phase_one(consumers)
         assert message.run_context is not None
         phase = first("XREADGROUP", "XRANGE")
-        assert phase == ["start_run", "commit_pass", "complete_many"], "phase one read the run"
+        assert phase == ["start_many", "commit_pass", "complete_many"], "phase one read the run"
 
         with monitored(redis_url, raw) as second:
             await consumers.step()

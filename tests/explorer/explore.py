@@ -124,7 +124,7 @@ class _Search:
         )  # fmt: skip
         created = msgspec.msgpack.encode(RunCreated(input))
         command = self._store.script(
-            self._scripts["start_run"],
+            self._scripts["start_many"],
             NOW, RUN, self._scenario.workflow, "", "", SPEC_VERSION, RUN, created, messages.encode(message), 0, "",
         )  # fmt: skip
         workers = tuple(Worker(name) for name in ("wA", "wB", "wC")[: self._scenario.workers])

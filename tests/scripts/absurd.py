@@ -79,7 +79,7 @@ _EXCEPTIONS = {
     "redispatch_step.name": "plain",
     **{f"redrive_letter.{name}": "any" for name in ("kind", "step_id", "name", "spec")},  # a stranger's
     "resume_hook.hook_id": "plain?",
-    "start_run.message": "any",
+    "start_many.message": "any",
     "write_output.token": "plain?",
 }
 
@@ -90,6 +90,7 @@ ITEMS = {
     "recover_run": "stream entry",
     "redispatch_step": "stream entry",
     "renew_leases": "stream entry",
+    "start_many": "run_id workflow deployment pin spec root created message delay start_at",
 }
 """The names of what one item of a batch holds."""
 

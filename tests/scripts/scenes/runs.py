@@ -1,4 +1,4 @@
-"""Scenes of start_run, load_run and cancel_run."""
+"""Scenes of start_many, load_run and cancel_run."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ async def overwrite(a: Consumer, key: str) -> None:
     await a.redis.set(key, "foreign")
 
 
-# -- start_run
+# -- start_many
 
 
-@scene("start_run", "created", again="conflict pending")
+@scene("start_many", "created", again="conflict pending")
 async def a_run_is_started(a: Consumer, b: Consumer) -> Ask:
     return a.start
 
 
-@scene("start_run", "created", again="conflict pending")
+@scene("start_many", "created", again="conflict pending")
 async def a_run_is_started_for_later(a: Consumer, b: Consumer) -> Ask:
     return lambda: a.world.create_run(RUN, "wf", b"\x90", begins=Begins(60_000))
 
 
-@scene("start_run", "created", again="conflict pending")
+@scene("start_many", "created", again="conflict pending")
 async def a_run_is_started_for_a_moment_to_come(a: Consumer, b: Consumer) -> Ask:
     return lambda: a.world.create_run(RUN, "wf", b"\x90", begins=Begins(at_ms=a.clock.now + 1))
 
 
-@scene("start_run", "conflict pending")
+@scene("start_many", "conflict pending")
 async def a_run_that_exists_is_started(a: Consumer, b: Consumer) -> Ask:
     await b.start()
     return a.start
 
 
-@scene("start_run", "conflict completed")
+@scene("start_many", "conflict completed")
 async def a_run_that_has_ended_is_started(a: Consumer, b: Consumer) -> Ask:
     await a.begin()
     await a.finish()
     return a.start
 
 
-@scene("start_run", "broken")
+@scene("start_many", "broken")
 async def a_run_is_started_where_another_program_has_a_key(a: Consumer, b: Consumer) -> Ask:
     await overwrite(a, a.partition.log(RUN))
     return a.start
