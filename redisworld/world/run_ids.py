@@ -8,13 +8,17 @@ import time
 
 from redisworld.errors import InvalidInput
 
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(a + b for a in _LETTERS for b in _LETTERS)
+"""Crockford's base 32, ten bits each."""
+
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/+=-]{0,127}")
 
 
 def new_run_id() -> str:
     """A run id that sorts by the time it was made: 48 bits of ms and 80 random bits, in Crockford's base 32."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "run_" + "".join("0123456789abcdefghjkmnpqrstvwxyz"[number >> shift & 31] for shift in range(125, -1, -5))
+    return "run_" + "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def check_run_id(run_id: str) -> str:
