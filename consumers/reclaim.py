@@ -102,6 +102,7 @@ class Reclaimer:
             self._cursors[stream] = sweep.cursor
             if sweep.taken:
                 observe(MessageRead(sweep.taken[0].kind, "reclaimed", len(sweep.taken)))
+                self._accept(list(sweep.taken))
             for delivery in sweep.taken:
                 log.info(
                     "reclaimed: run=%s entry=%s deliveries=%d",
@@ -109,7 +110,6 @@ class Reclaimer:
                     delivery.entry_id,
                     delivery.deliveries,
                 )
-            self._accept(list(sweep.taken))
             if self._cursors[stream] == "0-0":
                 return True
         return True

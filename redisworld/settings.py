@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     step_input_limit: int = 128 * 1024
     """Inputs up to this size travel in the step message; bigger ones the claim returns from the log."""
 
-    chunk_steps: int = 500
+    chunk_steps: int = 256
     chunk_bytes: int = 1024 * 1024
     """Bounds of one commit script call: about 2 ms of Redis time."""
 

@@ -61,6 +61,7 @@ RECORDED: dict[str, tuple[str, str, dict[str, str]]] = {
     "wakes": ("Wakes published", "", {"wakes": ""}),
     "messages_moved": ("Messages handed back or sent on", "", {"messages_moved": ""}),
     "messages_reclaimed": ("Deliveries taken over after their lease", "", {"messages_reclaimed": ""}),
+    "delayed_lost": ("Delayed messages that were due without a body", "", {"delayed_lost": ""}),
     "messages_buried": ("Messages moved to the dead letters", "", {"buried": ""}),
     "letters_redriven": ("Dead letters sent again", "", {"redriven": ""}),
     "letters_dropped": ("Dead letters deleted", "", {"dropped": ""}),

@@ -118,7 +118,7 @@ def error_word(error: BaseException) -> str:
         return "loading"
     if isinstance(error, ReadOnlyError):
         return "readonly"
-    if isinstance(error, (RedisConnectionError, OSError, AttributeError)):
+    if isinstance(error, (RedisConnectionError, OSError)) or _wrote_to_nobody(error):
         return "connection"
     if isinstance(error, OutOfMemoryError) or _reply_of(error).startswith("OOM"):
         return "oom"
@@ -129,9 +129,16 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later: a lost connection, a timeout, or a refusal for now."""
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, *_REFUSED)):  # OSError: TimeoutError too
         return True
-    if isinstance(error, AttributeError):  # redis-py 8 on a connection that died while it wrote
-        return "writelines" in str(error) or "NoneType" in str(error)
+    if _wrote_to_nobody(error):
+        return True
     return isinstance(error, ResponseError) and _reply_of(error).startswith(_REFUSED_PREFIXES)
+
+
+def _wrote_to_nobody(error: BaseException) -> bool:
+    """What redis-py 8 lets through when a connection dies while it writes: from asyncio, and from uvloop."""
+    if isinstance(error, AttributeError):
+        return "writelines" in str(error) or "NoneType" in str(error)
+    return isinstance(error, RuntimeError) and "the handler is closed" in str(error)
 
 
 def _reply_of(error: BaseException) -> str:
@@ -301,7 +308,7 @@ class Connection:
             try:
                 async with self._slots if counted else nullcontext(), asyncio.timeout(timeout or self._timeout):
                     reply = await call()
-            except (RedisError, OSError, TimeoutError, AttributeError) as error:
+            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as error:
                 observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))
                 if not is_transient(error):
                     raise

@@ -312,8 +312,8 @@ async def test_c38_a_run_driven_by_step_messages_alone_fails_at_the_ceiling_of_i
 async def test_c37_a_commit_of_33_steps_at_32_a_chunk_is_two_scripts_and_only_the_second_one_ends_the_pass(
     redis_url: str, raw: redis.Redis, connect: Connect
 ) -> None:
-    """32 pairs is the reference's limit. Ours is 500 steps or 1 MiB, whichever is less, and can be set."""
-    assert (Settings().chunk_steps, Settings().chunk_bytes) == (500, 1024 * 1024)
+    """32 pairs is the reference's limit. Ours is 256 steps or 1 MiB, whichever is less, and can be set."""
+    assert (Settings().chunk_steps, Settings().chunk_bytes) == (256, 1024 * 1024)
     async with connect(chunk_steps=32, max_inline_steps=0) as consumers:
         await consumers.world.start(conf_app.wide, 33, run_id="r")
         commit, chunks = consumers.world.commit, []

@@ -23,7 +23,7 @@ def sweeper(consumers: Consumers, taken: list[Delivery]) -> Reclaimer:
     """The loop of a worker that has just started; tests call its tick."""
     streams = {consumers.stream("steps"): consumers.step_slots, consumers.stream("workflows"): consumers.replay_slots}
     return Reclaimer(
-        consumers.world, streams, Health(blocked_limit_s=60).loop("pending", may_be_silent=True), taken.append
+        consumers.world, streams, Health(blocked_limit_s=60).loop("pending", may_be_silent=True), taken.extend
     )
 
 
