@@ -62,6 +62,8 @@ class Adapter(BaseAdapter):
         "queued": "as the first, with max_inline_steps 0: every step goes through the queue",
         "metrics": "as the first, and the worker serves /metrics",
         "p1": "as the first, with one partition instead of four",
+        "uvloop": "as the first, and the worker runs on uvloop",
+        "steps-uvloop": "as steps, and the worker runs on uvloop",
     }
     fanout_style = "workflow"
     chain_style = "workflow"
@@ -72,7 +74,7 @@ class Adapter(BaseAdapter):
         return [
             *(sys.executable, "-m", "redisworld", "worker", "adapters.redisworld:wf", "--url", common.REDIS_URL),
             *("--concurrency", str(common.CONCURRENCY), "--metrics-host", "127.0.0.1", "--metrics-port", port),
-            *("--log-level", "warning"),
+            *("--log-level", "warning", "--uvloop" if self.variant.endswith("uvloop") else "--no-uvloop"),
         ]
 
     def worker_env(self) -> dict[str, str]:
@@ -96,7 +98,7 @@ class Adapter(BaseAdapter):
     async def enqueue_many(self, indices: Iterable[int]) -> None:
         """Start runs, 64 at once; in the variant ``steps`` few runs of many steps."""
         numbers = iter(indices)
-        if self.variant == "steps":
+        if self.variant.startswith("steps"):
             tasks = list(numbers)
             for k in range(0, len(tasks), _BRANCHES):
                 chunk = tasks[k : k + _BRANCHES]
