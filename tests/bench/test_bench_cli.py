@@ -144,9 +144,9 @@ def test_memory_tells_what_of_a_run_is_payload(capsys: pytest.CaptureFixture[str
     assert 20 < result["payload_bytes_per_run"] < 300
 
 
-def test_a_start_is_one_script_call(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_is_at_most_one_script_call(capsys: pytest.CaptureFixture[str]) -> None:
     [result] = measured(capsys, "starts")
-    assert result["per_start"]["script_calls"] == 1
+    assert 0 < result["per_start"]["script_calls"] <= 1, "starts of one tick share a call"
     assert result["floor"]["per_step"]["commands"] == pytest.approx(1, abs=0.2)
 
 
