@@ -9,8 +9,7 @@ import asyncio
 import secrets
 import sys
 from contextlib import AbstractAsyncContextManager
-from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from redisworld.bench import marks, tether
@@ -96,10 +95,10 @@ async def adding(session: Session, count: int, concurrency: int) -> Floor:
 
     async def add() -> None:
         for number in numbers:
-            await connection.run("floor", partial(connection.commands.xadd, stream, _fields(number)))
+            await _add_one(connection, stream, _fields(number))
 
-    # makes the connections: starts fall into step and need fewer
-    await asyncio.gather(*(connection.run("floor", connection.commands.ping) for _ in range(concurrency)))
+    # makes the connections
+    await asyncio.gather(*(connection.block("floor", "PING") for _ in range(concurrency)))
     before, began = await session.meter.snapshot(), session.now_ns()
     await asyncio.gather(*(add() for _ in range(concurrency)))
     seconds = (session.now_ns() - began) / 1e9
@@ -123,7 +122,14 @@ def _fields(slot: int, follow: int = 0) -> dict[str, Any]:
     return {"kind": "step", "run": "run_floor", "step": slot, "name": "noop", "follow": follow, "msg": _MESSAGE}
 
 
+async def _add_one(connection: Connection, stream: str, fields: dict[str, Any]) -> None:
+    await connection.block("floor", "XADD", stream, "*", *chain.from_iterable(fields.items()))
+
+
 async def _add(session: Session, stream: str, first: int, count: int, *, follow: int = 0) -> None:
+    if count == 1:
+        await _add_one(session.world.connection, stream, _fields(first, follow))
+        return
     for start in range(first, first + count, _CHUNK):
         async with session.world.connection.commands.pipeline(transaction=False) as pipeline:
             for slot in range(start, min(start + _CHUNK, first + count)):
@@ -145,11 +151,11 @@ def _working(
 
 
 async def _work(settings: Settings, stream: str, body_ms: int, slots: Marks) -> None:
+    command = ["XREADGROUP", "GROUP", GROUP, "floor", "COUNT", settings.concurrency, "BLOCK", _BLOCK_MS]
+    command += ["STREAMS", stream, ">"]
     async with Connection(settings) as connection:
         while True:
-            reply: Any = await connection.reader.xreadgroup(
-                GROUP, "floor", {stream: ">"}, count=settings.concurrency, block=_BLOCK_MS
-            )
+            reply: Any = await connection.block("floor", *command)
             for _, found in reply.items() if isinstance(reply, dict) else reply or []:
                 entries = [(entry, fields_of(fields)) for entry, fields in found]
                 await _batch(connection, stream, entries, body_ms, slots)

@@ -14,11 +14,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
-import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
@@ -45,6 +45,7 @@ from redisworld.observe import RedisCalled, observe
 from redisworld.scripts import Script
 from redisworld.settings import Settings
 from redisworld.world.addresses import client_of
+from redisworld.world.channel import Channel
 from redisworld.world.faults import FaultLog
 
 EMBEDDED_URL = "redisworld://embedded"
@@ -149,20 +150,29 @@ def _reply_of(error: BaseException) -> str:
     return text.partition("caused error: ")[2].lstrip("('\"") if text.startswith("Command #") else text
 
 
-class _Packed:
-    """Mixed into redis-py's connection classes: commands are packed in C. Theirs is Python, a sixth of a step."""
+class _Pooled:
+    """A Channel of the embedded Redis, which has no connection to hand over."""
 
-    def pack_command(self, *args: Any) -> list[bytes]:
-        if " " in args[0]:  # XGROUP CREATE
-            args = (*args[0].split(), *args[1:])
-        return [hiredis.pack_command(args)]
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        for name in ("XREADGROUP", "XREAD"):
+            client.set_response_callback(name, lambda reply, **_: reply)
+
+    async def call(self, *args: Any, timeout: float) -> Any:
+        """As that of a Channel."""
+        async with asyncio.timeout(timeout):
+            return await self._client.execute_command(*args)
+
+    def close(self) -> None:
+        """Nothing to do: the client is closed by its owner."""
 
 
 class Connection:
     """The Redis clients of one process on one event loop. An async context manager.
 
-    ``reader`` is for the blocking reads of a worker only, so that they never hold up a command, and ``followers`` for
-    those of whoever follows output streams, a connection for each. Raises InvalidInput for a URL it cannot read,
+    ``commands`` serves all but the hot paths: scripts share one connection of their own, and each blocking read has one
+    to itself, so that it never holds up a command. ``followers`` is for those who follow output streams or subscribe,
+    a connection for each. Raises InvalidInput for a URL it cannot read,
     RedisUnavailable where nothing answers within ``redis_timeout_ms``; with ``patience_ms`` it waits that long for a
     Redis that is down or loading, but not for one that refuses the user.
     """
@@ -175,14 +185,14 @@ class Connection:
         self.embedded = settings.url.startswith(EMBEDDED_URL)
         self._timeout = settings.redis_timeout_ms / 1000
         self._slots = asyncio.Semaphore(_COMMANDS_AT_ONCE)
+        self._idle: list[Channel | _Pooled] = []
         self._server: Any = None
         self._most_patience = math.inf
 
     async def __aenter__(self) -> Connection:
         self.commands = self._client(_COMMANDS_AT_ONCE + 4)
-        self.reader = self._client(64)
-        self.reader.set_response_callback("XREADGROUP", lambda reply, **_: reply)  # ours makes deliveries at once
         self.followers = self._client(_FOLLOWERS_AT_ONCE)
+        self._scripts = self._channel()
         try:
             await self._greet()
         except BaseException:
@@ -217,9 +227,10 @@ class Connection:
             await self.run("ping", self.commands.ping, patience_ms=self._boot_patience_ms)
 
     async def __aexit__(self, *_: object) -> None:
+        for channel in (self._scripts, *self._idle):
+            channel.close()
         with anyio.move_on_after(_CLOSE_S, shield=True):
             await self.commands.aclose()
-            await self.reader.aclose()
             await self.followers.aclose()
 
     def _client(self, connections: int) -> Any:
@@ -239,9 +250,10 @@ class Connection:
             )
         except ValueError as error:
             raise InvalidInput(f"cannot read Redis URL {redacted(self.settings.url)!r}: {error}") from error
-        pool = client.connection_pool
-        pool.connection_class = type("PackedConnection", (_Packed, pool.connection_class), {})
         return client
+
+    def _channel(self) -> Channel | _Pooled:
+        return _Pooled(self.commands) if self.embedded else Channel(self.commands.connection_pool)
 
     @property
     def lease_timeout_s(self) -> float:
@@ -300,29 +312,12 @@ class Connection:
         One that is not ``counted`` takes no command's place: it only waits, on a connection of its own.
         Raises RedisUnavailable when patience is over; other error replies come through as they are.
         """
-        patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
-        began = time.monotonic()
-        attempt = 0
-        while True:
-            started = time.perf_counter()
-            try:
-                async with self._slots if counted else nullcontext(), asyncio.timeout(timeout or self._timeout):
-                    reply = await call()
-            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as error:
-                observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))
-                if not is_transient(error):
-                    raise
-                attempt += 1
-                pause = min(0.05 * 2 ** min(attempt, 6), 2.0) * random.uniform(0.5, 1.0)
-                if time.monotonic() + pause > began + min(patience, self._most_patience):
-                    raise RedisUnavailable(
-                        f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
-                    ) from error
-                self.faults.warn("redis", f"redis unavailable, repeating: op={op} error={_why(error)}")
-                await asyncio.sleep(pause)
-            else:
-                observe(RedisCalled(op, time.perf_counter() - started))
-                return reply
+
+        async def attempt() -> Any:
+            async with self._slots if counted else nullcontext(), asyncio.timeout(timeout or self._timeout):
+                return await call()
+
+        return await self._repeat(op, attempt, patience_ms)
 
     async def script(
         self,
@@ -333,15 +328,52 @@ class Connection:
         patience_ms: int | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Run a script on the slot of ``key``; sends its text when Redis does not have it."""
+        """Run a script on the slot of ``key``; sends its text when Redis does not have it. Raises as ``run``."""
+        timeout = timeout or self._timeout
 
-        async def call() -> Any:
+        async def attempt() -> Any:
+            async with self._slots:
+                try:
+                    return await self._scripts.call("EVALSHA", script.sha, 1, key, *args, timeout=timeout)
+                except NoScriptError:
+                    return await self._scripts.call("EVAL", script.text, 1, key, *args, timeout=timeout)
+
+        return await self._repeat(script.name, attempt, patience_ms)
+
+    async def block(self, op: str, *args: Any, timeout: float | None = None) -> Any:
+        """The reply to a command that may wait inside Redis, as Redis gives it. Not repeated; raises as ``run``."""
+        channel = self._idle.pop() if self._idle else self._channel()
+        try:
+            reply = await self._repeat(op, partial(channel.call, *args, timeout=timeout or self._timeout), 0)
+        except BaseException:  # a reply may still come
+            channel.close()
+            raise
+        self._idle.append(channel)
+        return reply
+
+    async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
+        patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
+        began = time.monotonic()
+        failed = 0
+        while True:
+            started = time.perf_counter()
             try:
-                return await self.commands.evalsha(script.sha, 1, key, *args)
-            except NoScriptError:
-                return await self.commands.eval(script.text, 1, key, *args)
-
-        return await self.run(script.name, call, patience_ms=patience_ms, timeout=timeout)
+                reply = await attempt()
+            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as error:
+                observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))
+                if not is_transient(error):
+                    raise
+                failed += 1
+                pause = min(0.05 * 2 ** min(failed, 6), 2.0) * random.uniform(0.5, 1.0)
+                if time.monotonic() + pause > began + min(patience, self._most_patience):
+                    raise RedisUnavailable(
+                        f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
+                    ) from error
+                self.faults.warn("redis", f"redis unavailable, repeating: op={op} error={_why(error)}")
+                await asyncio.sleep(pause)
+            else:
+                observe(RedisCalled(op, time.perf_counter() - started))
+                return reply
 
 
 _embedded_servers: dict[str, Any] = {}

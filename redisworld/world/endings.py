@@ -67,7 +67,7 @@ class Endings:
     async def _listen(self) -> None:
         while True:
             try:
-                async with self._connection.reader.pubsub() as channel:
+                async with self._connection.followers.pubsub() as channel:
                     await channel.subscribe(*self._channels)
                     for waiters in list(self._waiting.values()):  # who ended before we listened
                         for ended in waiters:

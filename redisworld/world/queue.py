@@ -101,12 +101,9 @@ class Queue:
         command = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count, *block, "STREAMS", *by_key]
         command += [">"] * len(by_key)
 
-        async def call() -> Any:
-            return await self._connection.reader.execute_command(*command)
-
         try:
             timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000 if block_ms else None
-            reply = await self._connection.run("read", call, patience_ms=0, timeout=timeout)
+            reply = await self._connection.block("read", *command, timeout=timeout)
         except ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
@@ -125,16 +122,11 @@ class Queue:
         ``seen`` holds the last nudge of each partition and is brought up to date.
         """
         by_key = {partition.nudge.encode(): partition for partition in seen}
-
-        async def call() -> Any:
-            return await self._connection.reader.xread(
-                {partition.nudge: last for partition, last in seen.items()}, block=max(1, block_ms)
-            )
-
+        command = ["XREAD", "BLOCK", max(1, block_ms), "STREAMS", *by_key, *seen.values()]
         timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000
-        reply = await self._connection.run("wait_nudge", call, patience_ms=0, timeout=timeout)
+        reply = await self._connection.block("wait_nudge", *command, timeout=timeout)
         for key, entries in reply.items() if isinstance(reply, dict) else reply or []:
-            seen[by_key[key if isinstance(key, bytes) else key.encode()]] = _text(flat(entries)[-1][0])
+            seen[by_key[key]] = _text(entries[-1][0])
 
     async def idle_consumers(self, stream: Stream, idle_ms: int) -> list[str]:
         """Consumers that hold nothing and have not read for ``idle_ms``."""

@@ -43,22 +43,22 @@ def die() -> None:
 def inject(kill: str, trace: str) -> Callable[[Observation], None]:
     """Put the fault into this process; returns the observer that watches for named points."""
     where, _, what = kill.partition(":")
-    original = Connection.run
+    original = Connection._repeat
     counted = 0
 
-    async def run(self: Connection, op: str, call: Callable[[], Awaitable[Any]], **options: Any) -> Any:
+    async def repeat(self: Connection, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
         nonlocal counted
         if "CHAOS_FLUSH" in os.environ:
             await self.commands.script_flush()
         if op in _BACKGROUND:
-            return await original(self, op, call, **options)
+            return await original(self, op, attempt, patience_ms)
         if op != "read":  # an empty read is no boundary of anything
             counted += 1
             mine = counted
             _note(trace, f"{mine} {op}")
             if where == "before" and what == str(mine):
                 die()
-        reply = await original(self, op, call, **options)
+        reply = await original(self, op, attempt, patience_ms)
         if op == "read":
             if not reply:
                 return reply
@@ -71,7 +71,7 @@ def inject(kill: str, trace: str) -> Callable[[Observation], None]:
             die()
         return reply
 
-    Connection.run = run  # type: ignore[method-assign]
+    Connection._repeat = repeat  # type: ignore[method-assign]
     if where == "point":
         assert what in _POINTS, what
         if what == "responsible":

@@ -79,16 +79,17 @@ async def test_a_client_sets_and_takes_away_without_waking_the_run(connect: Conn
 async def test_a_call_whose_reply_was_lost_is_one_event(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connect(app=outside_app.wf) as consumers:
         run = await consumers.world.start(outside_app.attributed, 0, run_id="r")
-        evalsha, lost = consumers.world.connection.commands.evalsha, []
+        scripts, lost = consumers.world.connection._scripts, []
+        call = scripts.call
 
-        async def losing(*args: Any) -> Any:
-            answer = await evalsha(*args)
+        async def losing(*args: Any, timeout: float) -> Any:
+            answer = await call(*args, timeout=timeout)
             if not lost:
                 lost.append(answer)
                 raise ConnectionError("the reply was lost")
             return answer
 
-        monkeypatch.setattr(consumers.world.connection.commands, "evalsha", losing)
+        monkeypatch.setattr(scripts, "call", losing)
         await run.set_attributes(city="Berlin")
 
         assert len(lost) == 1

@@ -224,16 +224,17 @@ async def in_flight(consumers: Consumers) -> Writing:
 async def test_a_chunk_whose_reply_was_lost_is_written_once(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     async with consumers_of(connect, max_inline_steps=0) as consumers:
         write = await in_flight(consumers)
-        evalsha, lost = consumers.world.connection.commands.evalsha, []
+        scripts, lost = consumers.world.connection._scripts, []
+        call = scripts.call
 
-        async def losing(*args: Any) -> Any:
-            answer = await evalsha(*args)
+        async def losing(*args: Any, timeout: float) -> Any:
+            answer = await call(*args, timeout=timeout)
             if len(lost) < 2:
                 lost.append(answer)
                 raise ConnectionError("the reply was lost")
             return answer
 
-        monkeypatch.setattr(consumers.world.connection.commands, "evalsha", losing)
+        monkeypatch.setattr(scripts, "call", losing)
         await write(b"\x01", b"\x02")
         await write(b"\x03")
 

@@ -1,0 +1,122 @@
+"""How do many calls share one connection to Redis?
+
+redis-py makes the connection: addresses, TLS, users and Sentinels are its business. Then it hands it over, and each
+call is written at once; replies come in the order of the calls. A call costs a third of one through redis-py's pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import hiredis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse, ReadOnlyError
+
+_INCOMPLETE = object()
+
+
+class Channel:
+    """A connection of ``pool`` that calls share. The first call makes it, and the next one after it was lost."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+
+    async def call(self, *args: Any, timeout: float) -> Any:
+        """The reply of Redis to a command.
+
+        Raises what redis-py raises: for an error reply its class, ConnectionError where the connection is lost. After
+        TimeoutError, or a reply that says this is no primary any more, the next call makes a new connection.
+        """
+        packed = hiredis.pack_command(args)
+        link = self._link
+        if link is None or link.lost:
+            async with asyncio.timeout(timeout):
+                link = await self._connected()
+        reply = link.send(packed)
+        timer = asyncio.get_running_loop().call_later(timeout, link.expire, reply)
+        try:
+            return await reply
+        finally:
+            timer.cancel()
+
+    async def _connected(self) -> _Link:
+        async with self._connecting:
+            if self._link is None or self._link.lost:
+                connection = self._pool.make_connection()
+                await connection.connect()
+                self._link = _Link(connection)
+            return self._link
+
+    def close(self) -> None:
+        """Who still waits is told that the connection is lost."""
+        if self._link is not None:
+            self._link.lose(RedisConnectionError("closed by its owner"))
+
+
+class _Link(asyncio.Protocol):
+    """One connection, from the moment redis-py has greeted Redis on it until it is lost."""
+
+    def __init__(self, connection: Any) -> None:
+        self.lost = False
+        self._connection = connection
+        # redis-py has no public names for these
+        self._transport: asyncio.Transport = connection._writer.transport
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_INCOMPLETE
+        )
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._transport.set_protocol(self)
+
+    def send(self, packed: bytes) -> asyncio.Future[Any]:
+        """Write a command; the future of its reply."""
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(reply)
+        self._transport.write(packed)
+        return reply
+
+    def expire(self, reply: asyncio.Future[Any]) -> None:
+        """A reply has not come in time: all behind it would come late, or never."""
+        if not reply.done():
+            reply.set_exception(TimeoutError())
+            self.lose(RedisConnectionError("a call before this one was not answered in time"))
+
+    def lose(self, error: Exception) -> None:
+        """Give the connection up; ``error`` is for everyone who waits."""
+        if self.lost:
+            return
+        self.lost = True
+        for reply in self._waiting:
+            if not reply.done():
+                reply.set_exception(error)
+        self._waiting.clear()
+        self._transport.abort()
+        self._connection._close()  # as ``disconnect`` does, without waiting for what it has handed over
+
+    def data_received(self, data: bytes) -> None:
+        """Hand replies to those who wait for them; one who has gone gets none."""
+        try:
+            self._reader.feed(data)
+            while not self.lost and (reply := self._reader.gets()) is not _INCOMPLETE:
+                if not isinstance(reply, hiredis.PushNotification):
+                    self._hand_over(reply)
+        except (InvalidResponse, IndexError) as error:  # IndexError: a reply that nobody asked for
+            self.lose(error if isinstance(error, InvalidResponse) else InvalidResponse("more replies than calls"))
+
+    def _hand_over(self, reply: Any) -> None:
+        waiting = self._waiting.popleft()
+        if waiting.done():
+            return
+        if isinstance(reply, Exception):
+            waiting.set_exception(reply)
+            if isinstance(reply, (ReadOnlyError, RedisConnectionError)):  # the second: Redis is loading, for redis-py
+                self.lose(RedisConnectionError("this Redis cannot be used now"))
+        else:
+            waiting.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Redis or the network has closed it."""
+        self.lose(RedisConnectionError("connection closed by the server" if exc is None else f"connection lost: {exc}"))
