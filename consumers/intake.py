@@ -6,9 +6,7 @@ together with those that end in the same tick, and no task waits for that.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -25,6 +23,7 @@ from consumers.slots import Slots
 from consumers.steps import StepConsumer, Taken
 from consumers.workflows import Orchestrator
 from redisworld import messages
+from redisworld.begun import Begun
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.keys import Partition
 from redisworld.messages import StepMessage, WorkflowMessage
@@ -64,7 +63,7 @@ class Intake:
         self._step_slots = step_slots
         self._replay_slots = replay_slots
         self._stopping = stopping
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = Begun()
         self._open = 0
         """Deliveries accepted and not let go. One whose outcome is on its way has no task."""
         self._moved = anyio.Event()
@@ -81,10 +80,10 @@ class Intake:
                 self._moved = anyio.Event()
                 await self._moved.wait()
         finally:
-            for task in self._tasks if self._open else ():
-                task.cancel()
+            if self._open:
+                self._work.cancel()
             with anyio.CancelScope(shield=True):
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self._work.done()
 
     def accept(self, deliveries: list[Delivery]) -> None:
         """Take deliveries into work; those that this process works on already are only renewed."""
@@ -98,19 +97,12 @@ class Intake:
             if taken is not None and slots.enter_now():
                 together.setdefault(delivery.partition, []).append(taken)
             else:
-                self._begin(self._handle(delivery))
+                self._work.begin(self._handle(delivery))
         for partition, batch in together.items():
             for start in range(0, len(batch), MOST_ITEMS):
-                self._begin(self._claim(partition, batch[start : start + MOST_ITEMS]))
+                self._work.begin(self._claim(partition, batch[start : start + MOST_ITEMS]))
         for kind, count in Counter(delivery.kind for delivery in fresh if delivery.deliveries == 1).items():
             observe(MessageRead(kind, "first", count))
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task of its own, which raises nothing. Not of a TaskGroup: that costs as much as the task itself."""
-        task = _new_task(work)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
     def _slots_of(self, delivery: Delivery) -> Slots:
         return self._step_slots if delivery.kind == "step" else self._replay_slots
@@ -147,7 +139,7 @@ class Intake:
                 raise
         else:
             for taken, claim in zip(ours, claims, strict=True):
-                self._begin(self._execute(taken, claim))
+                self._work.begin(self._execute(taken, claim))
 
     async def _execute(self, taken: Taken, claim: Claim) -> None:
         """Work on a claimed step until its outcome is on its way to Redis."""
@@ -165,12 +157,12 @@ class Intake:
     def _recorded(self, taken: Taken, executed: Executed, answer: Recorded | BaseException) -> None:
         """Redis has taken the outcome of a step, or it is not known to have."""
         if isinstance(answer, Exception):
-            self._begin(self._in_turn(taken.delivery, self._steps.finish, taken, executed))
+            self._work.begin(self._in_turn(taken.delivery, self._steps.finish, taken, executed))
             return
         if isinstance(answer, Recorded):
             self._attempts.ended(executed, answer.outcome)
             if answer.detail == "responsible":
-                self._begin(self._in_turn(taken.delivery, self._steps.continue_run, taken))
+                self._work.begin(self._in_turn(taken.delivery, self._steps.continue_run, taken))
                 return
         self._let_go(taken.delivery)
 
@@ -248,14 +240,6 @@ class Intake:
         again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
         await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
         observe(MessageMoved(delivery.kind, "drain"))
-
-
-def _new_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """A task that has begun where Python can do that (3.12): a body that waits for nothing ends on the spot."""
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=loop, eager_start=True)
-    return asyncio.Task(work, loop=loop)
 
 
 def _reason(delivery: Delivery) -> str:

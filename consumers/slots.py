@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from redisworld.observe import Saturation, observe
 
@@ -61,14 +61,9 @@ class Slots:
                     await self._full.wait()
         self._full = None
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Be at work; waits while ``limit`` others are, but no longer once the slots are closed."""
-        await self.enter()
-        try:
-            yield
-        finally:
-            self.leave()
+    def turn(self) -> _Turn:
+        """A slot for the time of a context, beyond the delivery it came with: held at once, at work when it is free."""
+        return _Turn(self)
 
     def enter_now(self) -> bool:
         """Begin a turn if that needs no waiting; whoever does must ``leave``."""
@@ -131,3 +126,20 @@ class Slots:
         finally:
             self.hold()
             self._at_work += 1
+
+
+class _Turn:
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    async def __aenter__(self) -> None:
+        self._slots.hold()
+        try:
+            await self._slots.enter()
+        except BaseException:
+            self._slots.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.leave()
+        self._slots.release()

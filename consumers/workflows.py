@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -378,18 +378,9 @@ class Orchestrator:
             trace_carrier=job.message.trace_carrier,
         )
 
-    @asynccontextmanager
-    async def _slot(self, job: _Job) -> AsyncIterator[None]:
+    def _slot(self, job: _Job) -> AbstractAsyncContextManager[None]:
         """A step slot for inline steps of a wake; a step message came with one."""
-        if not job.is_wake:
-            yield
-            return
-        self._step_slots.hold()
-        try:
-            async with self._step_slots.turn():
-                yield
-        finally:
-            self._step_slots.release()
+        return self._step_slots.turn() if job.is_wake else nullcontext()
 
     async def _name_of(self, job: _Job, loaded: Loaded) -> str:
         elements, start = list(loaded.elements), 0

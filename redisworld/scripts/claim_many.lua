@@ -12,7 +12,7 @@
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
 -- @include partition clock usual usual_claims arguments types stats run steps hooks delivery entries save msgpack
--- @include messages wake groups finish ceiling
+-- @include messages wake groups retention finish ceiling
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
   or foreign_key('stats', 'hash')
 if refused then return refused end

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Generic, TypeVar
 
-import anyio.abc
-
+from redisworld.begun import Begun
 from redisworld.keys import Partition
 
 Item = TypeVar("Item")
@@ -46,11 +45,11 @@ class Batcher(Generic[Item, Answer]):
 
     def __init__(
         self,
-        tasks: anyio.abc.TaskGroup,
+        work: Begun,
         send: Callable[[Partition, list[Item]], Awaitable[list[Answer]]],
         size: Callable[[Item], int],
     ) -> None:
-        self._tasks = tasks
+        self._work = work
         self._send = send
         self._size = size
         self._lanes: dict[Partition, _Lane[Item, Answer]] = {}
@@ -93,7 +92,7 @@ class Batcher(Generic[Item, Answer]):
 
     def _begin(self, lane: _Lane[Item, Answer], batch: list[tuple[Item, Done[Answer]]]) -> None:
         lane.flying += 1
-        self._tasks.start_soon(self._deliver, lane, batch)
+        self._work.begin(self._deliver(lane, batch))
 
     async def _deliver(self, lane: _Lane[Item, Answer], batch: list[tuple[Item, Done[Answer]]]) -> None:
         try:

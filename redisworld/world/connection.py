@@ -332,11 +332,10 @@ class Connection:
         timeout = timeout or self._timeout
 
         async def attempt() -> Any:
-            async with self._slots:
-                try:
-                    return await self._scripts.call("EVALSHA", script.sha, 1, key, *args, timeout=timeout)
-                except NoScriptError:
-                    return await self._scripts.call("EVAL", script.text, 1, key, *args, timeout=timeout)
+            try:
+                return await self._scripts.call("EVALSHA", script.sha, 1, key, *args, timeout=timeout)
+            except NoScriptError:
+                return await self._scripts.call("EVAL", script.text, 1, key, *args, timeout=timeout)
 
         return await self._repeat(script.name, attempt, patience_ms)
 

@@ -20,6 +20,7 @@ import anyio
 import msgspec
 
 from redisworld import messages, scripts
+from redisworld.begun import Begun
 from redisworld.errors import InvalidInput, RunConflict, RunNotFound
 from redisworld.events import RunCreated
 from redisworld.keys import Partition, partition_of
@@ -89,7 +90,9 @@ class Startable(Protocol[P, R_co]):
 class World:
     """A namespace in Redis. Get one from ``World.connect``; useless outside its context."""
 
-    def __init__(self, connection: Connection, partitions: int, redis_ms: int, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self, connection: Connection, partitions: int, redis_ms: int, tasks: anyio.abc.TaskGroup, work: Begun
+    ) -> None:
         self.connection = connection
         self.settings = connection.settings
         self.partitions = tuple(Partition(self.settings.namespace, p) for p in range(partitions))
@@ -99,12 +102,12 @@ class World:
         self.queue = Queue(connection, self.consumer, self._restore_namespace)
         self._token_prefix = suffix
         self._token_numbers = itertools.count(1)
-        self._claims: Batcher[ClaimItem, Claim] = Batcher(tasks, self._claim_many, lambda item: len(item.input or b""))
+        self._claims: Batcher[ClaimItem, Claim] = Batcher(work, self._claim_many, lambda item: len(item.input or b""))
         self._completions: Batcher[Completion, Recorded] = Batcher(
-            tasks, self._complete_many, lambda item: len(item.payload) + len(item.message)
+            work, self._complete_many, lambda item: len(item.payload) + len(item.message)
         )
         self._starts: Batcher[Start, Sequence[bytes]] = Batcher(
-            tasks, self._start_many, lambda item: 2 * len(item.message)
+            work, self._start_many, lambda item: 2 * len(item.message)
         )
         self.endings = Endings(connection, self.partitions, tasks)
         self.heartbeats = Heartbeats(connection, self.partitions)
@@ -145,9 +148,10 @@ class World:
             connection = await stack.enter_async_context(Connection(settings, patience_ms=patience_ms))
             partitions, redis_ms = await open_namespace(connection, settings.partitions, create=create)
             failure: BaseException | None = None
+            work = await stack.enter_async_context(Begun())
             async with anyio.create_task_group() as tasks:
                 try:
-                    world = cls(connection, partitions, redis_ms, tasks)
+                    world = cls(connection, partitions, redis_ms, tasks, work)
                     if create and (pin := world.pin(settings.deployment)):  # runs may start before the first worker
                         await world.heartbeats.list_streams([f"workflows{pin}"], redis_ms)
                     yield world

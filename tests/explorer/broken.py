@@ -179,9 +179,26 @@ BROKEN = (
         (
             (
                 "commit_pass",
-                "string.format('%.0f', stored) ~= length or string.format('%.0f', stored + 1) ~= consumed or ",
+                "or decimal(stored) ~= length\n    or decimal(stored + 1) ~= consumed ",
                 "",
             ),
+        ),
+    ),
+    Broken(
+        "a usual first pass of a run that has ended",
+        "one inline, terminate",
+        (("commit_pass", "if read[1] ~= 'pending' or read[3] ~= replayed_to or read[4]", "if read[4]"),),
+    ),
+    Broken(
+        "a usual last pass of a run that has ended",
+        "one inline, terminate",
+        (
+            (
+                "commit_pass",
+                "if read[1] ~= 'running' or read[3] ~= replayed_to or read[5] ~= step or type(stored)",
+                "if read[5] ~= step or type(stored)",
+            ),
+            ("commit_pass", "or decimal(stored) ~= length\n      or decimal(stored + 1) ~= consumed ", ""),
         ),
     ),
     Broken(

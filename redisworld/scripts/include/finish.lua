@@ -1,6 +1,4 @@
 -- How a run starts and ends: its row, the listings, and the day it goes.
-local BACKSTOP_MS = 86400000 -- the reaper deletes; the TTL only catches what it missed
-
 local function set_status(run, status)
   redis.call('ZADD', TAG .. 'index:status:' .. status, run.created_at or 0, run.id) -- first: OOM refuses it
   redis.call('ZREM', TAG .. 'index:status:' .. run.status, run.id)

@@ -81,6 +81,54 @@ async def an_inline_step_has_ended_and_the_next_one_starts(a: Consumer, b: Consu
     return lambda: a.commit(turn, did("s1", "t1", length=4, at=a.clock.now + 3), inline("s2", "t2"), consumed=5)
 
 
+@scene("commit_pass", "committed 1")
+async def a_first_pass_that_read_nothing_starts_an_inline_step(a: Consumer, b: Consumer) -> Ask:
+    await a.start()
+    (delivery,) = await a.read("workflows")
+    return lambda: a.world.commit(
+        delivery,
+        RUN,
+        "start",
+        inline("s1", "t1"),
+        replayed_to=0,
+        consumed=1,
+        pass_token="p1",
+        started_at=a.clock.now + 3,
+    )
+
+
+@scene("commit_pass", "lost 1")
+async def a_first_pass_that_read_nothing_comes_after_a_cancel_request(a: Consumer, b: Consumer) -> Ask:
+    await a.start()
+    (delivery,) = await a.read("workflows")
+    await a.world.cancel(RUN)
+    return lambda: a.world.commit(
+        delivery,
+        RUN,
+        "start",
+        inline("s1", "t1"),
+        replayed_to=0,
+        consumed=1,
+        pass_token="p1",
+        started_at=a.clock.now - 3,
+    )
+
+
+@scene("commit_pass", "ended 0")
+async def an_inline_step_has_ended_and_so_does_its_run(a: Consumer, b: Consumer) -> Ask:
+    turn = await _after_inline(a)
+    return lambda: a.commit(turn, did("s1", "t1", length=4, at=a.clock.now + 3), end(), consumed=5)
+
+
+@scene("commit_pass", "ended 0")
+async def an_inline_step_has_ended_and_so_does_its_run_which_has_hooks(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, inline("s1", "t1"))
+    await a.world.events.hook_created(RUN, "h1", "chat:42")
+    seen = msgspec.structs.replace(turn, loaded=msgspec.structs.replace(turn.loaded, replayed_to=2))
+    return lambda: a.commit(seen, did("s1", "t1", length=5), end(), consumed=6)
+
+
 @scene("commit_pass", "ended 0")
 async def an_inline_step_has_failed_and_so_does_its_run(a: Consumer, b: Consumer) -> Ask:
     turn = await _after_inline(a)

@@ -1,0 +1,141 @@
+-- The three usual passes of a row of steps, each written in one go; any other pass is left to the rest of the script:
+-- the first one starts the run and its first step; one in the middle records the inline step that this message owns as
+-- completed, and starts the next; the last one records it, and completes the run. Nothing else has happened meanwhile.
+-- did: step token outcome length at payload; inline: id name group target message input token; end: kind code payload
+do
+  local ITEMS, DID, INLINE, END = 15, 7, 8, 4
+  local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
+    unpack(ARGV, 1, 14)
+
+  local function digits(text) return #text < 16 and string.find(text, '^%d+$') end
+  local function word(text) return string.find(text, '^[^%s|]+$') end
+  local function decimal(number) return string.format('%.0f', number) end
+
+  -- A key that a usual pass writes to, and that it has not read.
+  local function is_zset(key)
+    local found = redis.call('TYPE', TAG .. key).ok
+    return found == 'zset' or found == 'none'
+  end
+
+  local function holds_entry()
+    local held = redis.pcall('XPENDING', TAG .. stream, 'workers', entry, entry, 1, consumer)
+    return not held.err and held[1]
+  end
+
+  -- The first write. OOM refuses it, and so all; a hash of another type as well.
+  local function counted(first, ...)
+    if type(redis.pcall('HINCRBY', TAG .. 'stats', first, 1)) ~= 'number' then return false end
+    for _, name in ipairs({...}) do redis.call('HINCRBY', TAG .. 'stats', name, 1) end
+    return true
+  end
+
+  local function fits_all()
+    return last == '1' and (now == '' or digits(now)) and digits(limit) and digits(retention) and digits(spec) and word(pass)
+      and (string.find(stream, '^steps%S*$') or string.find(stream, '^workflows%S*$'))
+  end
+
+  -- The step at ARGV[at], which starts right away under this message.
+  local function fits_inline(at)
+    local id, name, group, target, body, _, token = unpack(ARGV, at + 1, at + 7)
+    return group == '' and body ~= '' and word(id) and word(name) and word(token) and string.find(target, '^steps%S*$')
+  end
+
+  local function place() return entry .. (stream == 'steps' and '' or stream == 'workflows' and '/w' or '/' .. stream) end
+
+  -- Its state, where number is that of its step_created and of the event right after that.
+  local function started_state(at, number)
+    local id, token = ARGV[at + 1], ARGV[at + 7]
+    return 'running|1|0|' .. token .. '|' .. (message == id and '' or message) .. '|' .. place() .. '||' .. number
+      .. '|0|0|' .. number + 1
+  end
+
+  -- The inline step that has ended, as the row and the log have it: what its state is then, and the time of the row.
+  local function own_step(read, stored)
+    local step, token, outcome, length, ended_at = unpack(ARGV, ITEMS + 1, ITEMS + 5)
+    if read[1] ~= 'running' or read[3] ~= replayed_to or read[5] ~= step or type(stored) ~= 'number' or decimal(stored) ~= length
+      or decimal(stored + 1) ~= consumed or string.sub(read[4] or '', 1, #pass + 1) == pass .. ' ' or outcome ~= 'completed'
+      or not digits(ended_at) or string.sub(read[6] or '', 13, 13 + #token) ~= token .. '|' then return end
+    local input_at, started = string.match(read[6], '^running|1|0|[^|]*|[^|]*|[^|]*||(%d+)|0|0|(%d+)$')
+    if not input_at then return end
+    return 'completed|1|0|' .. token .. '||||' .. input_at .. '|0|0|' .. started
+  end
+
+  local function first_pass()
+    if not (fits_all() and digits(started_at) and digits(consumed) and fits_inline(ITEMS)) then return end
+    local id, name, _, _, _, input = unpack(ARGV, ITEMS + 1, ITEMS + 6)
+    local row, log = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log'
+    local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', 'woken_at', 'created_at', 'started_at', 's:' .. id)
+    local stored = redis.pcall('LLEN', log)
+    local began = tonumber(started_at)
+    if read[1] ~= 'pending' or read[3] ~= replayed_to or read[4] or read[7] or read[8] or type(stored) ~= 'number'
+      or stored + 3 > tonumber(limit) or began < (tonumber(read[2]) or 0) or (tonumber(read[5]) or 0) > tonumber(consumed)
+      or not digits(read[6] or '') or not holds_entry() or not is_zset('index:status:pending') or not is_zset('index:status:running')
+      or not counted('runs_started', 'steps_created', 'steps_started') then return end
+
+    redis.call('ZADD', TAG .. 'index:status:running', read[6], run_id)
+    redis.call('ZREM', TAG .. 'index:status:pending', run_id)
+    local at = decimal(math.max(clock(now), began))
+    redis.call('RPUSH', log, 'run_started - - ' .. decimal(began) .. '\n', 'step_created ' .. id .. ' - ' .. at .. ' ' .. name .. '\n' .. input,
+      'step_started ' .. id .. ' 1 ' .. at .. '\n')
+    redis.call('HSET', row, 'status', 'running', 'started_at', decimal(began), 's:' .. id, started_state(ITEMS, stored + 2),
+      'replayed_to', consumed, 'wake', '', 'own:' .. message, id, 'pass', pass .. ' committed 1 ' .. at, 'last_at', at)
+    return {'committed', '1', at}
+  end
+
+  local function next_pass()
+    local inline = ITEMS + DID
+    local step, id, name = ARGV[ITEMS + 1], ARGV[inline + 1], ARGV[inline + 2]
+    if not fits_all() or started_at ~= '' or id == step or not fits_inline(inline) then return end
+    local row, log, own = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log', 'own:' .. message
+    local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', own, 's:' .. step, 's:' .. id)
+    local stored = redis.pcall('LLEN', log)
+    local done = own_step(read, stored)
+    if not done or read[7] or stored + 3 > tonumber(limit) or not holds_entry()
+      or not counted('steps_completed', 'steps_created', 'steps_started') then return end
+
+    local then_ms = math.max(tonumber(ARGV[ITEMS + 5]), tonumber(read[2]) or 0) -- what the body has taken for the time of the end
+    local at = decimal(math.max(clock(now), then_ms))
+    redis.call('RPUSH', log, 'step_completed ' .. step .. ' 1 ' .. decimal(then_ms) .. '\n' .. ARGV[ITEMS + 6],
+      'step_created ' .. id .. ' - ' .. at .. ' ' .. name .. '\n' .. ARGV[inline + 6], 'step_started ' .. id .. ' 1 ' .. at .. '\n')
+    redis.call('HSET', row, 's:' .. step, done, 's:' .. id, started_state(inline, stored + 2), 'woken_at', stored + 1,
+      'wake', '', 'replayed_to', consumed, own, id, 'pass', pass .. ' committed 1 ' .. at, 'last_at', at)
+    return {'committed', '1', at}
+  end
+
+  local function last_pass()
+    local kind, code, payload = unpack(ARGV, ITEMS + DID + 1, ITEMS + DID + 3)
+    if not fits_all() or started_at ~= '' or kind ~= 'run_completed' or code ~= '' then return end
+    local step, row, log, own = ARGV[ITEMS + 1], TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log', 'own:' .. message
+    local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', own, 's:' .. step, 'created_at')
+    local stored = redis.pcall('LLEN', log)
+    local done = own_step(read, stored)
+    if not done or stored + 2 > tonumber(limit) or not digits(read[7] or '') or redis.call('EXISTS', row .. ':hooks') == 1
+      or not holds_entry() or not is_zset('expiring') or not is_zset('index:status:running') or not is_zset('index:status:completed')
+      or not counted('steps_completed', 'runs_completed') then return end
+
+    local then_ms = math.max(tonumber(ARGV[ITEMS + 5]), tonumber(read[2]) or 0)
+    local at_ms, expire_ms = math.max(clock(now), then_ms), tonumber(retention) + BACKSTOP_MS
+    local at = decimal(at_ms)
+    redis.call('ZADD', TAG .. 'index:status:completed', read[7], run_id)
+    redis.call('ZREM', TAG .. 'index:status:running', run_id)
+    redis.call('ZADD', TAG .. 'expiring', at_ms + retention, run_id)
+    redis.call('XACK', TAG .. stream, 'workers', entry)
+    redis.call('XDEL', TAG .. stream, entry)
+    redis.call('RPUSH', log, 'step_completed ' .. step .. ' 1 ' .. decimal(then_ms) .. '\n' .. ARGV[ITEMS + 6],
+      'run_completed - - ' .. at .. '\n' .. payload)
+    redis.call('HSET', row, 's:' .. step, done, 'status', 'completed', 'finished_at', at, 'finished_event', stored + 2,
+      'pass', pass .. ' ended 0 ' .. at, 'last_at', at)
+    redis.call('HDEL', row, own, 'wake', 'woken_at', 'replayed_to', 'begun_to')
+    redis.call('PEXPIRE', row, expire_ms)
+    redis.call('PEXPIRE', log, expire_ms)
+    redis.call('PEXPIRE', row .. ':resumes', expire_ms)
+    redis.call('PUBLISH', TAG .. 'ended', run_id)
+    return {'ended', '0', at}
+  end
+
+  local words = #ARGV - 14
+  local written = ARGV[ITEMS] == 'inline' and words == INLINE and first_pass()
+    or ARGV[ITEMS] == 'did' and words == DID + INLINE and ARGV[ITEMS + DID] == 'inline' and next_pass()
+    or ARGV[ITEMS] == 'did' and words == DID + END and ARGV[ITEMS + DID] == 'end' and last_pass()
+  if written then return written end
+end

@@ -1,0 +1,59 @@
+-- The usual starts: runs that nobody has seen, and that begin at once. A call of such starts only is written in one go.
+do
+  local FIRST, STRIDE, MOST = 2, 10, 200
+
+  local function digits(text) return #text < 16 and string.find(text, '^%d+$') end
+  local function word(text) return string.find(text, '^[^%s|]+$') end
+  local function word_or_none(text) return not string.find(text, '[%s|]') end
+
+  local function is_a(kind, key)
+    local found = redis.call('TYPE', TAG .. key).ok
+    return found == kind or found == 'none'
+  end
+
+  -- The streams that these starts go to, each once; nil where one of the starts is to be looked at closely.
+  local function usual_streams()
+    local seen, streams = {}, {}
+    for i = FIRST, #ARGV, STRIDE do
+      local id, workflow, deployment, pin, spec, root = unpack(ARGV, i, i + 5)
+      if seen[id] or ARGV[i + 8] ~= '0' or ARGV[i + 9] ~= '' or not (word(id) and word(workflow) and word(root) and digits(spec)
+        and word_or_none(deployment) and word_or_none(pin)) then return end
+      seen[id], streams['workflows' .. pin] = true, true
+      if redis.call('EXISTS', TAG .. 'run:' .. id, TAG .. 'run:' .. id .. ':log') > 0 then return end
+    end
+    return streams
+  end
+
+  local function start_all()
+    local count = (#ARGV - FIRST + 1) / STRIDE
+    if count < 1 or count > MOST or count ~= math.floor(count) or not (ARGV[1] == '' or digits(ARGV[1])) then return end
+    local streams = usual_streams()
+    if not streams or not is_a('zset', 'index:created') or not is_a('zset', 'index:status:pending') then return end
+    for stream in pairs(streams) do
+      if not is_a('stream', stream) then return end
+    end
+    if type(redis.pcall('HINCRBY', TAG .. 'stats', 'runs_created', count)) ~= 'number' then return end -- OOM refuses it, and so all
+
+    local at = string.format('%.0f', clock(ARGV[1]))
+    local answer, answers, created = {'created', at}, {}, {}
+    for i = FIRST, #ARGV, STRIDE do
+      local id, workflow, deployment, pin, spec, root, payload, body = unpack(ARGV, i, i + 7)
+      local row, size = {'status', 'pending', 'workflow', workflow, 'spec', spec, 'created_at', at, 'woken_at', 1, 'replayed_to', 0,
+        'wake', 'start', 'last_at', at}, 16
+      if deployment ~= '' then row[size + 1], row[size + 2], size = 'deployment', deployment, size + 2 end
+      if pin ~= '' then row[size + 1], row[size + 2], size = 'pin', pin, size + 2 end
+      if root ~= id then row[size + 1], row[size + 2] = 'root', root end
+      redis.call('RPUSH', TAG .. 'run:' .. id .. ':log', 'run_created - - ' .. at .. ' ' .. workflow .. '\n' .. payload)
+      redis.call('HSET', TAG .. 'run:' .. id, unpack(row))
+      redis.call('XADD', TAG .. 'workflows' .. pin, '*', 'kind', 'workflow', 'spec', spec, 'run', id, 'name', workflow,
+        'reason', 'start', 'at', at, 'msg', body)
+      answers[#answers + 1], created[#created + 1], created[#created + 2] = answer, at, id
+    end
+    redis.call('ZADD', TAG .. 'index:created', unpack(created))
+    redis.call('ZADD', TAG .. 'index:status:pending', unpack(created))
+    return answers
+  end
+
+  local written = start_all()
+  if written then return written end
+end
