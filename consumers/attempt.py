@@ -33,6 +33,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     inline: bool = False
     waited_ms: int = 0
     trace_carrier: dict[str, str] | None = None
+    prologue: str = ""
+    """How its delivery learned about its run; of an inline one there was none."""
 
 
 class Scope:

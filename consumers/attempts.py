@@ -22,15 +22,14 @@ from consumers.slots import Slots
 from redisworld import failures, messages
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
+from redisworld.facts import fact
 from redisworld.observe import StepEnded, StepStarted, observe
 from redisworld.retries import leaves
 from redisworld.world import Completion, Recorded, World
 
-log = logging.getLogger("redisworld")
-
 Answer = TypeVar("Answer")
 
-_LOGGED = 500
+LOGGED = 500
 """Characters of an error in the log; the whole of it is in the run's event log."""
 
 
@@ -90,28 +89,28 @@ class Attempts:
             except RedisUnavailable:
                 if self._bodies.draining:
                     raise
-                where = f"run={executed.attempt.run_id} step={executed.attempt.step_id}"
-                self._world.connection.faults.warn("redis", f"outcome not recorded yet: {where}")
+                a = executed.attempt
+                self._world.connection.faults.warn("redis", "outcome not recorded yet", run=a.run_id, step=a.step_id)
 
-    def ended(self, executed: Executed, answer: str) -> None:
+    def ended(self, executed: Executed, answer: str) -> str:
         """Tell observers what has become of an attempt; ``answer`` is the word with which Redis took its outcome."""
         a = executed.attempt
         outcome = answer if answer in ("completed", "failed", "retrying") else "lost"
         if outcome == "lost":
-            log.debug("outcome refused: run=%s step=%s attempt=%d answer=%s", a.run_id, a.step_id, a.attempt, answer)
+            fact(logging.DEBUG, "outcome refused", _where(a), answer=answer)
         cause, seconds = executed.completion.cause, executed.seconds
         observe(StepEnded(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, outcome, cause, seconds))
+        return outcome
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
         info = failures.describe(error, modules=self._bodies.modules)
-        payload, text = failures.encode(info), str(info)[:_LOGGED]
+        payload, text = failures.encode(info), str(info)[:LOGGED]
         cause = "timeout" if isinstance(error, StepTimeout) else "error"
-        where = f"run={a.run_id} step={a.step_id} name={a.step.name} attempt={a.attempt}"
         if a.charged > a.step.max_retries or not a.step.retries.allow(error):
-            log.warning("step failed: %s %s", where, text)
+            fact(logging.WARNING, "step failed", _where(a), cause=cause, error=text)
             return self._completion(a, "failed", payload, cause=cause)
         delay_ms = _delay_ms(a, error)
-        log.info("step retrying: %s in=%dms %s", where, delay_ms, text)
+        fact(logging.INFO, "step retrying", _where(a), cause=cause, in_ms=delay_ms, error=text)
         return self._retry(a, cause, payload, delay_ms)
 
     def _completion(self, a: Attempt, outcome: str, payload: bytes, *, cause: str = "") -> Completion:
@@ -157,13 +156,18 @@ class Attempts:
         )
 
 
+def _where(a: Attempt) -> dict[str, object]:
+    """The fields of every line about an attempt."""
+    return {"run": a.run_id, "workflow": a.workflow, "step": a.step_id, "name": a.step.name, "attempt": a.attempt}
+
+
 def _delay_ms(a: Attempt, error: Exception) -> int:
     asked = [leaf.retry_after for leaf in leaves(error) if isinstance(leaf, RetryableError)]
     if asked:
         try:
             return max(_until_ms(after) for after in asked)
         except InvalidInput as unread:
-            log.warning("step %s: retry_after: %s; using the step's backoff", a.step.name, unread)
+            fact(logging.WARNING, "retry_after not understood, the step's backoff counts", _where(a), error=unread)
     return a.step.backoff.delay_ms(a.charged, random.Random())
 
 

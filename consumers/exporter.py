@@ -62,5 +62,5 @@ class Exporter:
             self._state, self._why = self._reader.read(), None
         except RedisUnavailable as error:
             self._state, self._why = None, str(error)
-            self._faults.warn("redis", str(error))
+            self._faults.warn("redis", "state not read", error=error)
         self._read_at = time.monotonic()

@@ -12,11 +12,10 @@ import msgspec
 
 from redisworld import failures
 from redisworld.errors import ErrorInfo, MalformedMessage
+from redisworld.facts import fact
 from redisworld.messages import StepMessage, WorkflowMessage, decode, is_word, moved, touched
 from redisworld.observe import MessageBuried, MessageMoved, RunFinished, observe
 from redisworld.world import Delivery, Outgoing, World
-
-log = logging.getLogger("redisworld")
 
 _NAME_DELAYS_MS = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
 """For what only another worker can process: unknown names, newer spec versions."""
@@ -46,7 +45,7 @@ async def refuse(
     delay_ms = delays[min(refusals, len(delays)) - 1]
     await world.move(delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms)
     observe(MessageMoved(_kind(delivery), reason))
-    log.info("handed back: run=%s reason=%s deliveries=%d %s", message.run_id, reason, message.deliveries, detail)
+    fact(logging.INFO, "handed back", where(delivery, message), reason=reason, delay_ms=delay_ms, error=detail)
 
 
 async def reroute(
@@ -72,14 +71,11 @@ async def reroute(
             detail=f"the run belongs to deployment {deployment!r}; {mine!r} met it again after {hops} re-routes",
         )
         return
-    await world.move(
-        delivery,
-        Outgoing.of(rerouted),
-        old_id=message.message_id,
-        target=delivery.partition.short(target),
-        delay_ms=_REROUTE_DELAYS_MS[hops],
-    )
+    delay_ms = _REROUTE_DELAYS_MS[hops]
+    target = delivery.partition.short(target)
+    await world.move(delivery, Outgoing.of(rerouted), old_id=message.message_id, target=target, delay_ms=delay_ms)
     observe(MessageMoved(_kind(delivery), "reroute"))
+    fact(logging.INFO, "re-routed", where(delivery, message), deployment=deployment, hops=hops + 1, delay_ms=delay_ms)
 
 
 async def leave_for_newer(world: World, delivery: Delivery) -> None:
@@ -98,7 +94,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
     delay_ms = min(waited_ms, _NAME_DELAYS_MS[-1])
     await world.move(delivery, again, old_id=message_id, target=delivery.stream, delay_ms=delay_ms)
     observe(MessageMoved(_kind(delivery), "newer_spec"))
-    log.info("handed back: run=%s reason=newer_spec %s", delivery.text("run"), detail)
+    fact(logging.INFO, "handed back", where(delivery), reason="newer_spec", delay_ms=delay_ms, error=detail)
 
 
 async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "") -> None:
@@ -107,8 +103,10 @@ async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, de
     run_id = run_id if is_word(run_id) else ""  # a stranger's field may hold anything, and no run is called so
     if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
         observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
-        text = f"dead letter: run={run_id or '-'} entry={delivery.entry_id} reason={reason} {detail}"
-        world.connection.faults.warn(f"dead letter {reason}", text, level=logging.ERROR)
+        place = where(delivery) | {"run": run_id or None}
+        world.connection.faults.warn(
+            f"dead letter {reason}", "dead letter", place, level=logging.ERROR, reason=reason, error=detail
+        )
 
 
 async def bury_poison(world: World, delivery: Delivery) -> bool:
@@ -130,7 +128,18 @@ async def bury_poison(world: World, delivery: Delivery) -> bool:
 def ended_at_ceiling(run_id: str, workflow: str, age_ms: str) -> None:
     """Say that a script has met the ceiling of this run's log and ended the run."""
     observe(RunFinished(run_id, workflow, "failed", int(age_ms) / 1_000))
-    log.error("run failed: run=%s workflow=%s code=MAX_EVENTS_EXCEEDED", run_id, workflow)
+    fact(logging.ERROR, "run failed", run=run_id, workflow=workflow, code="MAX_EVENTS_EXCEEDED")
+
+
+def where(delivery: Delivery, message: StepMessage | WorkflowMessage | None = None) -> dict[str, object]:
+    """The fields of every line about a delivery: of its message, or what its clear fields say of it."""
+    return {
+        "run": delivery.text("run") if message is None else message.run_id,
+        "workflow": None if message is None else message.workflow_name,
+        "step": message.step_id if isinstance(message, StepMessage) else delivery.text("step") or None,
+        "entry": delivery.entry_id,
+        "deliveries": delivery.deliveries if message is None else message.deliveries,
+    }
 
 
 def entry_ms(delivery: Delivery) -> int:

@@ -6,9 +6,8 @@ import logging
 import math
 import time
 
+from redisworld.facts import fact
 from redisworld.observe import Reading, observe
-
-log = logging.getLogger("redisworld")
 
 _SILENT_S = 5.0
 """A read ends at the latest after ``block_ms`` (2 s); this long without one is a stall, also where that is less."""
@@ -30,7 +29,7 @@ class LoopHealth:
         """A read has come back."""
         self._last_read = time.monotonic()
         if self._failing is not None:
-            log.info("reading again: %s", self.name)
+            fact(logging.INFO, "reading again", loop=self.name)
             self._failing = None
             observe(Reading(self.name, True))
 

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from consumers.attempts import Attempts, Executed
-from consumers.handback import bury, bury_poison, leave_for_newer
+from consumers.handback import bury, bury_poison, leave_for_newer, where
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from consumers.steps import StepConsumer, Taken
@@ -32,8 +32,6 @@ from redisworld.settings import SPEC_VERSION
 from redisworld.world import MOST_ITEMS, Claim, Delivery, Outgoing, Recorded, World
 
 Ts = TypeVarTuple("Ts")
-
-log = logging.getLogger("redisworld")
 
 _SPEC = str(SPEC_VERSION).encode()
 _KINDS = frozenset({"step", "workflow", ""})
@@ -206,19 +204,18 @@ class Intake:
     async def _failed(self, delivery: Delivery, error: Exception) -> None:
         """The top of a loop: one bad delivery must not end the worker."""
         if isinstance(error, RedisUnavailable):
-            self._faults.warn("redis", f"delivery left for its lease to end: entry={delivery.entry_id} {error}")
+            self._faults.warn("redis", "delivery left for its lease to end", where(delivery), error=error)
         elif isinstance(error, MalformedMessage):
             await self._bury_malformed(delivery, error)
         else:
-            where = f"entry={delivery.entry_id} run={delivery.text('run')}"
-            text = f"delivery failed, it comes back after its lease: {where}"
-            self._faults.warn(f"delivery {type(error).__name__}", text, level=logging.ERROR, trace=error)
+            fault, what = f"delivery {type(error).__name__}", "delivery failed, it comes back after its lease"
+            self._faults.warn(fault, what, where(delivery), level=logging.ERROR, trace=error, error=repr(error))
 
     async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
         try:
             await bury(self._world, delivery, run_id=delivery.text("run"), reason=_reason(delivery), detail=str(error))
         except (RedisUnavailable, MalformedMessage) as outage:
-            self._faults.warn("redis", f"not buried yet: entry={delivery.entry_id} {outage}")
+            self._faults.warn("redis", "not buried yet", where(delivery), error=outage)
 
     async def _process(self, delivery: Delivery) -> None:
         if await bury_poison(self._world, delivery):

@@ -14,6 +14,7 @@ from types import TracebackType
 import msgspec
 
 from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.facts import fact
 from redisworld.keys import Partition
 from redisworld.observe import LeaseLost, observe
 from redisworld.world import Delivery, Renewal, World
@@ -117,9 +118,10 @@ class LeaseKeeper:
                     self.renew(renewal)
                     pause = self._lease / 3
                 except RedisUnavailable as error:
-                    self._faults.warn("redis", f"{error}; trying again")
+                    self._faults.warn("redis", "leases not renewed, trying again", error=error)
                 except Exception as error:  # the top of a loop: without it no lease of this process is renewed again
-                    self._faults.warn("leases", "leases not renewed, trying again", level=logging.ERROR, trace=error)
+                    what = "leases not renewed, trying again"
+                    self._faults.warn("leases", what, level=logging.ERROR, trace=error, error=repr(error))
         finally:
             renewal.close()
 
@@ -133,7 +135,9 @@ class LeaseKeeper:
             try:
                 self._renew_in(partition, there, renewal, now, stalled)
             except MalformedMessage as error:  # a key there is not ours: the leases of the others go on
-                self._faults.warn("leases", f"leases of partition {partition.number} not renewed: {error}")
+                self._faults.warn(
+                    "leases", "leases of a partition not renewed", partition=partition.number, error=error
+                )
 
     def _renew_in(self, partition: Partition, holds: list[_Hold], renewal: Renewal, now: float, stalled: float) -> None:
         mine = []
@@ -159,4 +163,6 @@ class LeaseKeeper:
             if self._holds.get(hold.delivery.key) is not hold:
                 return
             hold.lost = True
-        observe(LeaseLost(hold.delivery.entry_id))
+        delivery = hold.delivery
+        observe(LeaseLost(delivery.entry_id))
+        fact(logging.DEBUG, "lease lost", run=delivery.text("run"), entry=delivery.entry_id)

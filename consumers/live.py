@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -12,13 +13,12 @@ from consumers.passes import Identity
 from redisworld import events
 from redisworld.errors import MalformedMessage
 from redisworld.events import Event, EventKind, RunCreated
+from redisworld.facts import fact
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.replay import Instance
 from redisworld.replay.commands import CreateStep
 from redisworld.workflows import Workflow
 from redisworld.world import Delivery, Loaded, World
-
-log = logging.getLogger("redisworld")
 
 _EVENTS_PER_TURN = 1_000
 """A long replay lets the worker's loop run after so many events."""
@@ -42,6 +42,9 @@ class Live:
         self.started_at: int | None = None
         """Body time of a first pass, which its commit writes."""
         self.events = 0
+        """Given to the body by this pass."""
+        self.began = time.monotonic()
+        """When this pass did."""
         self._last: bytes | None = None
         self._world = world
         self.instance = Instance(
@@ -64,7 +67,10 @@ class Live:
             return None
         context = RunContext(given.deployment_id, given.spec_version, root_run_id=given.root_run_id or message.run_id)
         at = max(published, world.now_ms())
-        live = cls(world, workflow, _identity(message, workflow, context), given.input, at)
+        identity = Identity(
+            run_id=message.run_id, workflow=workflow.name, context=context, trace_carrier=message.trace_carrier
+        )
+        live = cls(world, workflow, identity, given.input, at)
         live.started_at, live.created_at = at, published
         live.instance.deliver(Event(EventKind.RUN_CREATED, "", 0, published, workflow.name, b""))
         return live
@@ -81,7 +87,12 @@ class Live:
             given = msgspec.msgpack.decode(created.payload, type=RunCreated)
         except msgspec.DecodeError as error:
             raise MalformedMessage(f"the log of run {message.run_id!r} does not begin with run_created") from error
-        identity = _identity(message, workflow, context_of(loaded, message.run_id))
+        identity = Identity(
+            run_id=message.run_id,
+            workflow=workflow.name,
+            context=context_of(loaded, message.run_id),
+            trace_carrier=given.carrier or message.trace_carrier,
+        )
         # the body's time begins when the run starts, not when it was created: it may have waited for a worker
         live = cls(world, workflow, identity, given.input, loaded.started_at or created.at, loaded)
         live.created_at = created.at
@@ -102,6 +113,7 @@ class Live:
         """The store holds what the body has asked for so far."""
         self.instance.committed()
         self.replayed_to = self.instance.consumed
+        self.events = 0
 
     def created_inline(self, step: CreateStep, at: int, *, run_started_at: int | None) -> None:
         """A commit has written what this body asked for: this step, which has started, and nothing else.
@@ -116,7 +128,8 @@ class Live:
         self._deliver(f"step_started {step.id} 1 {at}\n".encode())
 
     def ended_inline(self, step_id: str, outcome: str, at: int, payload: bytes) -> None:
-        """That step has ended; the next commit writes the event that the body sees here."""
+        """That step has ended; the next commit writes the event that the body sees here, and a new pass begins."""
+        self.began = time.monotonic()
         self._deliver(f"step_{outcome} {step_id} 1 {at}\n".encode() + payload)
 
     def _deliver(self, element: bytes) -> None:
@@ -127,6 +140,8 @@ class Live:
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
+        if self._last is not None:  # warm: the body has waited since the last pass
+            self.began = time.monotonic()
         self.instance.learn(passed_to=loaded.passed_to, patches=loaded.patches)
         if self.identity.context.started_at is None:
             context = context_of(loaded, self.identity.run_id)
@@ -145,11 +160,19 @@ class Live:
                 return
             elements = await self._world.log(self.identity.run_id, self.instance.consumed)
 
+    def last_step_s(self) -> float | None:
+        """From the creation of the run to the end of its last step; None where the body has seen more since."""
+        last = None if self._last is None else events.parse(self._last)
+        if last is None or last.kind not in (EventKind.STEP_COMPLETED, EventKind.STEP_FAILED):
+            return None
+        return (last.at - self.created_at) / 1000
+
     def close(self) -> None:
         """Drop the body where it stands, and tell what failed in it without anybody looking."""
         for trouble in self.instance.unhandled:
             what = trouble.get("exception") or trouble
-            log.warning("nobody awaited this in the body: run=%s %s", self.identity.run_id, what)
+            run = self.identity
+            fact(logging.WARNING, "nobody awaited this in the body", run=run.run_id, workflow=run.workflow, error=what)
         self.instance.close()
 
 
@@ -161,7 +184,3 @@ def context_of(loaded: Loaded, run_id: str) -> RunContext:
         started_at=loaded.started_at or None,
         root_run_id=loaded.root_run_id or run_id,
     )
-
-
-def _identity(message: StepMessage | WorkflowMessage, workflow: Workflow[..., Any], context: RunContext) -> Identity:
-    return Identity(run_id=message.run_id, workflow=workflow.name, context=context, trace_carrier=message.trace_carrier)

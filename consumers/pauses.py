@@ -31,9 +31,9 @@ class Pauses:
         """Warn and wait. A Redis that is away is one fault for all loops; what nobody expected comes with its trace."""
         self._failures += 1
         if isinstance(error, RedisUnavailable):
-            self._faults.warn("redis", f"{what}: {error}")
+            self._faults.warn("redis", what, error=error)
         elif isinstance(error, RedisworldError):
-            self._faults.warn(what, f"{what}: {error}", level=logging.ERROR)
+            self._faults.warn(what, what, level=logging.ERROR, error=error)
         else:
-            self._faults.warn(what, f"{what}: {error!r}", level=logging.ERROR, trace=error)
+            self._faults.warn(what, what, level=logging.ERROR, trace=error, error=repr(error))
         await anyio.sleep(_GROWING.delay_ms(self._failures, self._random) / 1000)

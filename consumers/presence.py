@@ -78,7 +78,7 @@ class Presence:
         try:
             await self._world.heartbeats.leave(self._world.consumer)
         except RedisUnavailable as error:
-            self._world.connection.faults.warn("redis", f"heartbeat not removed, it ends by itself: {error}")
+            self._world.connection.faults.warn("redis", "heartbeat not removed, it ends by itself", error=error)
 
     def _state(self) -> tuple[str, str]:
         problem = self._health.ready()

@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 import anyio
 
+from consumers.handback import where
 from consumers.health import LoopHealth
 from consumers.pauses import Pauses
 from consumers.slots import Slots
 from redisworld.errors import MalformedMessage
+from redisworld.facts import fact
 from redisworld.observe import MessageRead, observe
 from redisworld.world import Delivery, Stream, World
-
-log = logging.getLogger("redisworld")
 
 _COUNT = 25
 """XAUTOCLAIM looks at ten times this many entries a call: 0.5 ms of Redis when none is idle."""
@@ -77,7 +77,7 @@ class Reclaimer:
                     self._roll_call[stream] = now + _ROLL_CALL_TICKS * self._world.settings.reclaim_every_ms / 1000
                     await self._remove_dead(stream)
             except MalformedMessage as error:  # a key there is not ours: the other streams are swept all the same
-                self._world.connection.faults.warn("sweep", f"sweep failed: {error}", level=logging.ERROR)
+                self._world.connection.faults.warn("sweep", "sweep failed", level=logging.ERROR, error=error)
 
     async def _let_the_living_renew(self) -> None:
         """After an outage every delivery looks stale, also those whose bodies run: their owners come first.
@@ -104,12 +104,7 @@ class Reclaimer:
                 observe(MessageRead(sweep.taken[0].kind, "reclaimed", len(sweep.taken)))
                 self._accept(list(sweep.taken))
             for delivery in sweep.taken:
-                log.info(
-                    "reclaimed: run=%s entry=%s deliveries=%d",
-                    delivery.text("run"),
-                    delivery.entry_id,
-                    delivery.deliveries,
-                )
+                fact(logging.INFO, "reclaimed", where(delivery))
             if self._cursors[stream] == "0-0":
                 return True
         return True
@@ -117,4 +112,4 @@ class Reclaimer:
     async def _remove_dead(self, stream: Stream) -> None:
         for consumer in await self._world.queue.idle_consumers(stream, 2 * self._world.settings.lease_ms):
             if consumer != self._world.consumer and await self._world.remove_consumer(stream, consumer):
-                log.info("removed dead consumer: %s stream=%s", consumer, stream[1])
+                fact(logging.INFO, "dead consumer removed", consumer=consumer, stream=stream[1])

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.facts import fact
 from redisworld.keys import Partition
 from redisworld.observe import RunRecovered, observe
 from redisworld.runs import Status
@@ -24,8 +25,6 @@ from redisworld.workflows import Workflows
 from redisworld.world import Stream, World
 from redisworld.world.living import Living, discover, look_through, nothing_seen
 from redisworld.world.recovering import Place, Suspect
-
-log = logging.getLogger("redisworld")
 
 PAGE = 50
 """Open runs that are asked for at once, and looked at by one script, as far as their rows are short."""
@@ -84,7 +83,7 @@ class Recovery:
             try:
                 await self.tick()
             except RedisUnavailable as error:
-                log.warning("open runs not looked at, trying again: %s", error)
+                fact(logging.WARNING, "open runs not looked at, trying again", error=error)
 
     async def tick(self) -> int:
         """Go on with what waits since an earlier tick, then look at the next page; how many messages were sent.
@@ -108,7 +107,9 @@ class Recovery:
             yield
         except MalformedMessage as error:
             self._searches.pop(partition, None)
-            self._world.connection.faults.warn("recovery", f"open runs not looked at: {error}", level=logging.ERROR)
+            self._world.connection.faults.warn(
+                "recovery", "open runs not looked at", partition=partition.number, level=logging.ERROR, error=error
+            )
 
     async def _go_on(self, partition: Partition) -> int:
         sent = 0
@@ -169,13 +170,13 @@ class Recovery:
             return self._unreadable(suspect, error)
         if answer == "restored":
             observe(RunRecovered("wait", suspect.run_id))
-            log.warning("a wait had no timer, set again: run=%s wait=%s", suspect.run_id, suspect.id)
+            fact(logging.WARNING, "a wait had no timer, set again", run=suspect.run_id, wait=suspect.id)
         return answer == "restored"
 
     def _unreadable(self, suspect: Suspect, error: MalformedMessage) -> bool:
         """The others are recovered all the same."""
-        text = f"not recovered: run={suspect.run_id} {suspect.what}={suspect.id} {error}"
-        self._world.connection.faults.warn("recovery", text, level=logging.ERROR)
+        faults = self._world.connection.faults
+        faults.warn("recovery", "not recovered", _where(suspect), level=logging.ERROR, error=error)
         return False
 
     # -- where it is
@@ -215,15 +216,17 @@ class Recovery:
         except MalformedMessage as error:
             return self._unreadable(suspect, error)
         if answer.outcome not in ("recovered", "dispatched"):
-            log.debug("not lost: run=%s %s=%s answer=%s", suspect.run_id, suspect.what, suspect.id, answer.outcome)
+            fact(logging.DEBUG, "not lost", _where(suspect), answer=answer.outcome)
             return False
         observe(RunRecovered(suspect.what, suspect.run_id))
-        log.warning(
-            "the message that a run waited for was nowhere, sent again: run=%s %s=%s as=%s",
-            suspect.run_id, suspect.what, suspect.id, answer.detail,
-        )  # fmt: skip
+        what = "the message that a run waited for was nowhere, sent again"
+        fact(logging.WARNING, what, _where(suspect), sent_as=answer.detail)
         return True
 
     def _queue_of(self, name: str) -> str | None:
         step = self._app.steps.get(name)
         return None if step is None else step.queue
+
+
+def _where(suspect: Suspect) -> dict[str, object]:
+    return {"run": suspect.run_id, "lost": suspect.what, "id": suspect.id}

@@ -45,5 +45,7 @@ class Retention:
                 while reaped := await self._world.reap(partition, _BATCH):
                     total += reaped
             except MalformedMessage as error:  # a key there is not ours: the other partitions are reaped all the same
-                self._world.connection.faults.warn("retention", f"not reaped: {error}", level=logging.ERROR)
+                self._world.connection.faults.warn(
+                    "retention", "finished runs not reaped", level=logging.ERROR, error=error
+                )
         return total

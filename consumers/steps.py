@@ -9,15 +9,14 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import Attempts, Executed
-from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute
+from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute, where
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
+from redisworld.facts import fact
 from redisworld.messages import RunContext, StepMessage, moved
 from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, observe
 from redisworld.workflows import Step, Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
-
-log = logging.getLogger("redisworld")
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -110,6 +109,7 @@ class StepConsumer:
                 may_replay=item.may_replay,
                 waited_ms=max(0, claim.started_at - entry_ms(delivery)),
                 trace_carrier=message.trace_carrier,
+                prologue="runs_get" if message.run_context is None else "run_context",
             )
         )
 
@@ -134,7 +134,7 @@ class StepConsumer:
             await refuse(self._world, delivery, message, reason="not_found", detail=str(error))
             return None
         if row.status.terminal:  # pending is a stale read, not an end
-            log.debug("prologue: run is over: run=%s status=%s step=%s", row.run_id, row.status, message.step_id)
+            fact(logging.DEBUG, "run is over", where(delivery, message), status=row.status)
             await self._world.settle(delivery)
             return None
         return RunContext(
@@ -166,9 +166,10 @@ class StepConsumer:
         return not settings.affinity or context.deployment_id in ("", settings.deployment)
 
     async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:
+        fact(logging.DEBUG, "step not started", where(delivery, message), claim=claim.outcome)
         match claim.outcome:
             case "gone" | "stale":
-                log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
+                pass  # whoever made it so has settled the delivery
             case "full":
                 ended_at_ceiling(message.run_id, message.workflow_name, claim.detail)
             case "skipped" | "exhausted" if claim.detail in ("responsible", "owned"):
@@ -176,7 +177,7 @@ class StepConsumer:
                 reason = "redelivery" if claim.outcome == "skipped" else "last_completer"
                 await self._orchestrator.continue_run(delivery, message, fetched_for=reason)
             case "skipped" | "exhausted":
-                log.debug("step not started: run=%s step=%s claim=%s", message.run_id, message.step_id, claim.outcome)
+                pass
             case "too_early":
                 again = Outgoing.of(moved(message))
                 await self._world.move(

@@ -60,7 +60,9 @@ class Timers:
                 try:
                     wait_ms, late = await self._world.promote(partition, _BATCH)
                 except MalformedMessage as error:  # a key there is not ours: the timers of the others go on
-                    self._world.connection.faults.warn("timers", f"timers not promoted: {error}", level=logging.ERROR)
+                    self._world.connection.faults.warn(
+                        "timers", "timers not promoted", level=logging.ERROR, error=error
+                    )
                     wait_ms, late = _AGAIN_MS, []
                 except BaseException:
                     self._due[partition] = 0.0  # ask again: nobody nudges for what is overdue already

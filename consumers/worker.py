@@ -16,7 +16,6 @@ from types import FrameType
 
 import anyio
 
-from consumers.attempts import Attempts
 from consumers.bodies import Bodies
 from consumers.children import contained_children
 from consumers.health import Health
@@ -30,14 +29,13 @@ from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
 from consumers.timers import Timers
-from consumers.workflows import Orchestrator
+from consumers.traced import parts
 from redisworld.errors import MalformedMessage, RedisUnavailable
-from redisworld.observe import LoopMoved, observe
+from redisworld.facts import fact
+from redisworld.observe import LoopMoved, observe, tracer
 from redisworld.replay import install
 from redisworld.workflows import Workflows
 from redisworld.world import Delivery, Stream, World
-
-log = logging.getLogger("redisworld")
 
 _TICK_S = 0.05
 _AFTER_GRACE_S = 3.0
@@ -58,6 +56,7 @@ class Worker:
         self._world = world
         self._faults = world.connection.faults
         self._app = app
+        self._stopping = False
         named = {step.queue for step in app.steps.values()} if queues is None else set(queues)
         self._queues = frozenset(named | {""})
         self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
@@ -65,8 +64,9 @@ class Worker:
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
         self._bodies = Bodies(settings.concurrency, settings.max_payload)
-        self._attempts = Attempts(world, self._bodies, self._leases, self._step_slots)
-        self._orchestrator = Orchestrator(
+        attempts, orchestrator = parts(tracer())
+        self._attempts = attempts(world, self._bodies, self._leases, self._step_slots)
+        self._orchestrator = orchestrator(
             world,
             app,
             self._attempts,
@@ -76,7 +76,6 @@ class Worker:
             stopping=lambda: self._stopping,
         )
         self._steps = StepConsumer(world, app, self._attempts, self._orchestrator)
-        self._stopping = False
         self._stopped = anyio.Event()
         self._intake: Intake | None = None
 
@@ -88,7 +87,7 @@ class Worker:
     def stop(self) -> None:
         """Begin to drain. A repeat changes nothing."""
         if not self._stopping:
-            log.info("draining: %d bodies running", self._bodies.running)
+            fact(logging.INFO, "draining", bodies=self._bodies.running)
         self._stopping = self.health.stopping = True
         self._step_slots.close()
         self._replay_slots.close()
@@ -107,7 +106,7 @@ class Worker:
         try:
             await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
         except (RedisUnavailable, MalformedMessage) as error:  # a full Redis refuses; a reader makes what it misses
-            log.warning("groups not made yet: %s", error)
+            fact(logging.WARNING, "groups not made yet", error=error)
         readers = (
             Reader(self._world, step_streams, self._step_slots, self.health.loop("steps"), self._accept),
             Reader(self._world, workflow_streams, self._replay_slots, self.health.loop("workflows"), self._accept),
@@ -121,7 +120,7 @@ class Worker:
         )
         slots_of = (self._step_slots, self._replay_slots)
         presence = Presence(self._world, self._app, self.health, slots=slots_of, streams=self.streams)
-        log.info("worker started: consumer=%s concurrency=%d", self._world.consumer, self._step_slots.limit)
+        fact(logging.INFO, "worker started", consumer=self._world.consumer, concurrency=self._step_slots.limit)
         with self._leases, contained_children():
             async with anyio.create_task_group() as background:
                 background.start_soon(self._tick)
@@ -136,13 +135,13 @@ class Worker:
                         # a Redis that swallows what it is sent must not hold up the end; leases do the rest
                         reading.cancel_scope.deadline = held.deadline = last
                 if held.cancelled_caught or reading.cancel_scope.cancelled_caught:
-                    log.warning("grace is over and Redis does not answer: what is still held waits for its lease")
+                    fact(logging.WARNING, "grace is over and Redis does not answer, what is held waits for its lease")
                 background.cancel_scope.cancel()
         self._orchestrator.close()
         with anyio.move_on_after(_LEAVING_S):
             await presence.leave()
             await self._leave([*step_streams, *workflow_streams])
-        log.info("worker stopped")
+        fact(logging.INFO, "worker stopped", consumer=self._world.consumer)
 
     def _make_intake(self) -> Intake:
         return Intake(
@@ -185,7 +184,7 @@ class Worker:
         with anyio.move_on_after(self._world.settings.grace_ms / 1000):
             await self._bodies.wait_idle()
         if self._bodies.running:
-            log.warning("grace is over: handing back %d running bodies", self._bodies.running)
+            fact(logging.WARNING, "grace is over, handing back what runs", bodies=self._bodies.running)
         self._bodies.drain()
         self._world.connection.hurry()  # a drain must end, also without Redis
 
@@ -194,7 +193,7 @@ class Worker:
             try:
                 await self._world.remove_consumer(stream, self._world.consumer)
             except RedisUnavailable as error:
-                log.warning("consumer not removed, another worker will: %s", error)
+                fact(logging.WARNING, "consumer not removed, another worker will", stream=stream[1], error=error)
                 return
 
 
@@ -208,7 +207,7 @@ async def run_until_signalled(worker: Worker) -> None:
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal signalled
         if signalled:
-            log.warning("second signal: ending at once")
+            fact(logging.WARNING, "second signal, ending at once")
             os._exit(1)
         signalled = True
         loop.call_soon_threadsafe(worker.stop)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from consumers.attempt import Attempt
-from consumers.attempts import Attempts, Executed
+from consumers.attempts import LOGGED, Attempts, Executed
 from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
 from consumers.live import Live, context_of
 from consumers.passes import Ended, Inline, chunks, failure, status_of, writes_only
@@ -26,16 +26,24 @@ from consumers.sticky import Sticky
 from redisworld import events
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.events import EventKind
+from redisworld.facts import fact
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage, moved
-from redisworld.observe import BodyTaken, MessageMoved, PassCommitted, RunFetched, RunFinished, StepClaimed, observe
+from redisworld.observe import (
+    BodyTaken,
+    FirstStepStarted,
+    MessageMoved,
+    PassCommitted,
+    RunFetched,
+    RunFinished,
+    StepClaimed,
+    observe,
+)
 from redisworld.replay import Failed, Pass
 from redisworld.runs import RunRow
 from redisworld.workflows import Step, Workflow, Workflows
 from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, World
 
-log = logging.getLogger("redisworld")
-
-_Next = Literal["load", "lost", "waits", "settled"]
+Next = Literal["load", "lost", "waits", "settled"]
 """How a job goes on: from new events, from the whole log, or not at all; ``waits`` if its body may stay in memory."""
 
 MAX_RECOVERIES = 3
@@ -43,7 +51,7 @@ MAX_RECOVERIES = 3
 _RECOVERY_DELAY_MS = 1_000
 
 
-class _Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True):
     """One responsible message at work."""
 
     delivery: Delivery
@@ -54,6 +62,11 @@ class _Job(msgspec.Struct, frozen=True):
     @property
     def run_id(self) -> str:
         return self.message.run_id
+
+    @property
+    def where(self) -> dict[str, object]:
+        """The fields of every line about it."""
+        return {"run": self.run_id, "workflow": self.workflow.name}
 
     @property
     def is_wake(self) -> bool:
@@ -109,16 +122,16 @@ class Orchestrator:
         observe(RunFetched(fetched_for, message.run_id))
         await self._drive(job, None)
 
-    async def _job(self, delivery: Delivery, message: StepMessage | WorkflowMessage, trigger: str) -> _Job | None:
+    async def _job(self, delivery: Delivery, message: StepMessage | WorkflowMessage, trigger: str) -> Job | None:
         """The message with its workflow; None where this worker does not know it and has handed the message back."""
         workflow = self._app.workflows.get(message.workflow_name)
         if workflow is None:
             detail = f"no workflow {message.workflow_name!r} is registered in this worker"
             await refuse(self._world, delivery, message, reason="unknown_name", detail=detail)
             return None
-        return _Job(delivery, message, workflow, trigger)
+        return Job(delivery, message, workflow, trigger)
 
-    async def _deployment_fits(self, job: _Job, deployment: str) -> bool:
+    async def _deployment_fits(self, job: Job, deployment: str) -> bool:
         """Whether this deployment may run the body; a wake of another one is re-routed."""
         if not isinstance(job.message, WorkflowMessage) or self.may_replay(job.workflow.name, deployment):
             return True
@@ -134,18 +147,15 @@ class Orchestrator:
         )
         return False
 
-    async def _drive(self, job: _Job, live: Live | None) -> None:
+    async def _drive(self, job: Job, live: Live | None) -> None:
         """Load, replay and commit until the message is settled; ``live`` is a first pass, which loads nothing."""
-        answer: _Next = "settled"
+        answer: Next = "settled"
         source = "first" if live is not None else "cold"
         try:
-            if live is not None:
-                answer = await self._commit(job, live)
-            elif (live := self._sticky.take(job.run_id)) is not None:
-                answer, source = "load", "warm"
-            else:
-                answer = "load"
+            if live is None and (live := self._sticky.take(job.run_id)) is not None:
+                source = "warm"
             observe(BodyTaken(job.run_id, job.workflow.name, source))
+            answer = "load" if live is None or source == "warm" else await self._commit(job, live)
             while answer in ("load", "lost"):
                 if answer == "lost" and live is not None:
                     # what the other pass told the store about join groups is known at its own prefix only
@@ -164,7 +174,7 @@ class Orchestrator:
                     answer = await self._run_owned(job, loaded)
                     continue
                 if live is not None and not live.continues(loaded):
-                    log.warning("the log is not the one replayed so far, starting from it: run=%s", job.run_id)
+                    fact(logging.WARNING, "the log is not the one replayed so far, starting from it", job.where)
                     answer = "lost"
                     continue
                 live = live or Live.cold(self._world, job.message, job.workflow, loaded)
@@ -178,7 +188,7 @@ class Orchestrator:
 
     # -- commits
 
-    async def _commit(self, job: _Job, live: Live) -> _Next:
+    async def _commit(self, job: Job, live: Live) -> Next:
         """Commit what the body asks for; run a step inline where the commit starts one."""
         asked = live.instance.commands()
         inline = self._choose_inline(job, asked)
@@ -187,7 +197,7 @@ class Orchestrator:
         async with self._slot(job):  # taken before the step starts, so that it never waits for one
             return await self._commit_inline(job, live, asked, inline)
 
-    async def _committed(self, job: _Job, live: Live, asked: Pass, answer: Committed) -> _Next:
+    async def _committed(self, job: Job, live: Live, asked: Pass, answer: Committed) -> Next:
         """What follows from the answer to a commit."""
         match answer.outcome:
             case "committed" | "again":
@@ -195,12 +205,15 @@ class Orchestrator:
                 return "load" if answer.outcome == "again" else "waits"
             case "ended":
                 status = status_of(asked.outcome)
-                observe(RunFinished(job.run_id, job.workflow.name, status, (answer.at - live.created_at) / 1000))
-                error = asked.outcome.error if isinstance(asked.outcome, Failed) else ""
-                level = logging.WARNING if error else logging.INFO
-                log.log(level, "run %s: run=%s workflow=%s %s", status, job.run_id, job.workflow.name, str(error)[:500])
+                seconds = (answer.at - live.created_at) / 1000
+                observe(RunFinished(job.run_id, job.workflow.name, status, seconds, live.last_step_s()))
+                if isinstance(asked.outcome, Failed):
+                    error = asked.outcome.error
+                    fact(logging.WARNING, "run failed", job.where, code=error.code or None, error=str(error)[:LOGGED])
+                else:
+                    fact(logging.INFO, f"run {status}", job.where)
             case "lost":
-                log.debug("another pass committed first: run=%s", job.run_id)
+                fact(logging.DEBUG, "another pass committed first", job.where)
                 return "lost" if answer.detail == "1" else "settled"
             case "full":
                 ended_at_ceiling(job.run_id, job.workflow.name, answer.detail)
@@ -211,14 +224,14 @@ class Orchestrator:
             case "not_found":
                 await self._create_again(job)
             case _:
-                log.debug("nothing committed: run=%s answer=%s %s", job.run_id, answer.outcome, answer.detail)
+                fact(logging.DEBUG, "nothing committed", job.where, answer=answer.outcome, detail=answer.detail or None)
         return "settled"
 
     async def _send(
-        self, job: _Job, live: Live, asked: Pass, inline: Inline | None, ended: Ended | None = None, token: str = ""
+        self, job: Job, live: Live, asked: Pass, inline: Inline | None, ended: Ended | None = None, token: str = ""
     ) -> Committed:
         """``token`` is that of the pass where this call may be repeated."""
-        started, token = time.monotonic(), token or self._world.next_token()
+        token = token or self._world.next_token()
         answer = Committed("lost")
         disposing = frozenset(hook.id for hook in asked.disposed_hooks)
         holders = {
@@ -242,11 +255,11 @@ class Orchestrator:
                 break
             if not last:
                 await asyncio.sleep(0)  # a reader may have been handed the first steps: they go before the next chunk
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - live.began
         observe(PassCommitted(job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, seconds))
         return answer
 
-    async def _fail(self, job: _Job, seen: Loaded | RunRow, code: str, message: str) -> None:
+    async def _fail(self, job: Job, seen: Loaded | RunRow, code: str, message: str) -> None:
         """End the run as failed, as far as nobody has committed since ``seen``."""
         answer = await self._world.commit(
             job.delivery,
@@ -259,11 +272,11 @@ class Orchestrator:
         )
         if answer.outcome == "ended":
             observe(RunFinished(job.run_id, job.workflow.name, "failed", (answer.at - seen.created_at) / 1000))
-            log.error("run failed: run=%s code=%s %s", job.run_id, code, message)
+            fact(logging.ERROR, "run failed", job.where, code=code, error=message)
 
     # -- inline steps
 
-    def _choose_inline(self, job: _Job, asked: Pass, *, has_slot: bool = False) -> Inline | None:
+    def _choose_inline(self, job: Job, asked: Pass, *, has_slot: bool = False) -> Inline | None:
         """The first new step, if this worker may run it now. A step message has a step slot already."""
         if asked.outcome or not self._world.settings.max_inline_steps or self._stopping():
             return None
@@ -274,7 +287,7 @@ class Orchestrator:
             return None
         return Inline(step, self._world.next_token())
 
-    async def _commit_inline(self, job: _Job, live: Live, asked: Pass, inline: Inline | None) -> _Next:
+    async def _commit_inline(self, job: Job, live: Live, asked: Pass, inline: Inline | None) -> Next:
         """Commit, run the step that starts with it, and go on from its end: one call for each of a row of steps.
 
         The body sees the end of a step before the log has it, as long as nothing else can move the body. The next
@@ -284,7 +297,7 @@ class Orchestrator:
         executed: Executed | None = None
         ended: Ended | None = None
         while True:
-            run_started_at = live.started_at
+            run_started_at, is_first = live.started_at, not live.replayed_to
             if executed is None:
                 answer = await self._send(job, live, asked, inline)
             elif asked.hooks:  # their tokens are claimed before the commit, so on ground that must hold
@@ -298,6 +311,8 @@ class Orchestrator:
             if inline is None or not answer.inline:
                 return await self._committed(job, live, asked, answer)
             live.committed()
+            if is_first:
+                observe(FirstStepStarted(job.run_id, job.workflow.name, (answer.at - live.created_at) / 1000))
             step, started = inline.step, self._world.now_ms()
             observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
             attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
@@ -313,16 +328,16 @@ class Orchestrator:
             asked = live.instance.commands()
             inline = self._choose_inline(job, asked, has_slot=True)
 
-    async def _record_alone(self, executed: Executed) -> _Next:
+    async def _record_alone(self, executed: Executed) -> Next:
         """Something may have been written since the step started that the body has not seen: it is dropped."""
         recorded = await self._attempts.record(executed)
         return "lost" if recorded.detail == "responsible" else "settled"
 
-    async def _execute(self, job: _Job, attempt: Attempt) -> Executed:
+    async def _execute(self, job: Job, attempt: Attempt) -> Executed:
         with self._replay_slots.lent() if job.is_wake else nullcontext():  # wakes go on while a body runs
             return await self._attempts.execute(attempt)
 
-    async def _run_owned(self, job: _Job, loaded: Loaded) -> _Next:
+    async def _run_owned(self, job: Job, loaded: Loaded) -> Next:
         """A redelivery of the owner: its inline step starts again here."""
         name = await self._name_of(job, loaded)
         step = self._app.steps.get(name)
@@ -344,13 +359,13 @@ class Orchestrator:
         async with self._slot(job):
             return await self._claim_owned(job, loaded, step, item)
 
-    async def _claim_owned(self, job: _Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> _Next:
+    async def _claim_owned(self, job: Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> Next:
         claim, name = await self._world.claim(item), step.name
         observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
         if claim.outcome == "full":
             ended_at_ceiling(job.run_id, job.workflow.name, claim.detail)
         if claim.outcome != "started":
-            log.debug("owned step not started: run=%s step=%s claim=%s", job.run_id, loaded.owned, claim.outcome)
+            fact(logging.DEBUG, "step not started", job.where, step=loaded.owned, claim=claim.outcome)
             return "load" if claim.detail == "responsible" else "settled"
         attempt = self._attempt(job, context_of(loaded, job.run_id), loaded.owned, name, item.token, claim.input or b"")
         started = msgspec.structs.replace(
@@ -359,7 +374,7 @@ class Orchestrator:
         recorded = await self._attempts.record(await self._execute(job, started))
         return "load" if recorded.detail == "responsible" else "settled"
 
-    def _attempt(self, job: _Job, context: RunContext, step_id: str, name: str, token: str, data: bytes) -> Attempt:
+    def _attempt(self, job: Job, context: RunContext, step_id: str, name: str, token: str, data: bytes) -> Attempt:
         return Attempt(
             step=self._app.steps[name],
             run_id=job.run_id,
@@ -378,11 +393,11 @@ class Orchestrator:
             trace_carrier=job.message.trace_carrier,
         )
 
-    def _slot(self, job: _Job) -> AbstractAsyncContextManager[None]:
+    def _slot(self, job: Job) -> AbstractAsyncContextManager[None]:
         """A step slot for inline steps of a wake; a step message came with one."""
         return self._step_slots.turn() if job.is_wake else nullcontext()
 
-    async def _name_of(self, job: _Job, loaded: Loaded) -> str:
+    async def _name_of(self, job: Job, loaded: Loaded) -> str:
         elements, start = list(loaded.elements), 0
         while elements:
             for element in elements:
@@ -395,7 +410,7 @@ class Orchestrator:
 
     # -- what ends a job otherwise
 
-    async def _nothing_to_load(self, job: _Job, loaded: Loaded) -> None:
+    async def _nothing_to_load(self, job: Job, loaded: Loaded) -> None:
         if loaded.outcome == "not_found":
             if isinstance(job.message, WorkflowMessage) and job.message.run_input is not None:
                 await self._create_again(job)
@@ -407,24 +422,28 @@ class Orchestrator:
             ended_at_ceiling(job.run_id, job.workflow.name, loaded.detail)
             return
         # the lazy fetch is gated on terminal only: pending is a stale read and was started by the load
-        log.debug("run needs no replay: run=%s answer=%s %s", job.run_id, loaded.outcome, loaded.detail)
+        fact(logging.DEBUG, "run needs no replay", job.where, answer=loaded.outcome, detail=loaded.detail or None)
 
-    async def _create_again(self, job: _Job) -> None:
+    async def _create_again(self, job: Job) -> None:
         """The start message outlived its run: it carries all that is needed to create it."""
         message = job.message
         if isinstance(message, WorkflowMessage) and message.run_input is not None:
             given = message.run_input
             await self._world.create_run(
-                job.run_id, message.workflow_name, given.input, root_run_id=given.root_run_id or ""
+                job.run_id,
+                message.workflow_name,
+                given.input,
+                root_run_id=given.root_run_id or "",
+                trace_carrier=message.trace_carrier,
             )
         await self._world.settle(job.delivery)
 
-    async def _diverged(self, job: _Job, error: Exception) -> None:
+    async def _diverged(self, job: Job, error: Exception) -> None:
         """Try again later, three times, then fail the run and say what differs."""
         message = job.message
         done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "divergence" else 0
         if done < MAX_RECOVERIES:
-            log.warning("replay diverged, trying again: run=%s recovery=%d %s", job.run_id, done + 1, error)
+            fact(logging.WARNING, "replay diverged, trying again", job.where, recovery=done + 1, error=error)
             fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{self._world.next_token()}"
             wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
             deployment = self._world.settings.deployment if self._world.settings.affinity else ""

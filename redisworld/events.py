@@ -65,6 +65,10 @@ class Event(msgspec.Struct, frozen=True):
     payload: bytes
 
 
+_NO_CARRIER = msgspec.Raw(b"\xc0")
+_carrier = msgspec.msgpack.Decoder(dict[str, str] | None)
+
+
 class RunCreated(msgspec.Struct, frozen=True, omit_defaults=True):
     """Payload of ``run_created``: what start() was given."""
 
@@ -72,6 +76,21 @@ class RunCreated(msgspec.Struct, frozen=True, omit_defaults=True):
     deployment_id: str = ""
     spec_version: int = 1
     root_run_id: str | None = None
+    trace_carrier: msgspec.Raw = _NO_CARRIER
+    """As in the first message, for the passes after it; read by ``carrier`` only, so that a bad one costs nothing."""
+
+    @property
+    def carrier(self) -> dict[str, str] | None:
+        """The trace carrier; None where there is none that can be read."""
+        try:
+            return _carrier.decode(self.trace_carrier)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+def carried(carrier: dict[str, str] | None) -> msgspec.Raw:
+    """A trace carrier as RunCreated holds it."""
+    return msgspec.Raw(msgspec.msgpack.encode(carrier)) if carrier else _NO_CARRIER
 
 
 def parse(element: bytes) -> Event:

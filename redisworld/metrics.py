@@ -7,31 +7,27 @@ no id or error text is ever a label. Enumerations exist from the start, at 0.
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
-from typing import Any, Generic, TypeVar
+from itertools import accumulate, islice
+from math import inf
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from redisworld import observe as o
-
-Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+from redisworld.tallies import Labels, Numbers, Spreads, as_they_are, words_of
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _LOOP_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_EVENTS = (1, 3, 10, 30, 100, 300, 1_000, 10_000, 100_000, 1_000_000)
 _ROUND_TRIPS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 CLAIM_OUTCOMES = (
@@ -49,62 +45,125 @@ CLAIM_OUTCOMES = (
 MOVE_REASONS = (
     "too_early", "missing", "not_found", "unknown_name", "newer_spec", "reroute", "drain", "divergence"
 )  # fmt: skip
+MOST_WORKFLOWS, MOST_STEPS = 100, 300
+"""Names that are labels, in the order in which they were registered: each step has twenty series in every process."""
 BURY_REASONS = (
     "undecodable", "unknown_name", "newer_spec", "not_found", "missing", "max_deliveries", "deployment_mismatch",
     "broken",
 )  # fmt: skip
 
 
-class _Series(dict[str | tuple[str, ...], Metric], Generic[Metric]):
-    """The series of a labelled metric by its label values, made at first use: ``labels()`` costs more than to count."""
+_Family = CounterMetricFamily | GaugeMetricFamily
 
-    def __init__(self, metric: Metric) -> None:
-        super().__init__()
-        self._metric: Metric = metric
 
-    def __missing__(self, values: str | tuple[str, ...]) -> Metric:
-        names = (values,) if isinstance(values, str) else values
-        series: Metric = self._metric.labels(*names) if names else self._metric
-        self[values] = series
-        return series
+class _Tallies(Collector):
+    """What is counted, as Prometheus reads it. To count in metrics of its client takes several times as long."""
+
+    def __init__(self) -> None:
+        self._numbers: list[tuple[type[_Family], str, str, tuple[str, ...], Callable[[], dict[Labels, float]]]] = []
+        self._spreads: list[tuple[str, str, tuple[str, ...], Spreads]] = []
+
+    def counter(self, name: str, text: str, *labels: str) -> Numbers:
+        numbers = Numbers()
+        self._numbers.append((CounterMetricFamily, name, text, labels, numbers.copy))
+        return numbers
+
+    def gauge(self, name: str, text: str, *labels: str) -> Numbers:
+        numbers = Numbers()
+        self._numbers.append((GaugeMetricFamily, name, text, labels, numbers.copy))
+        return numbers
+
+    def count_of(self, spreads: Spreads, name: str, text: str, *labels: str) -> None:
+        """A counter of the values of a histogram, by all the labels that these have."""
+        self._numbers.append((CounterMetricFamily, name, text, labels, spreads.counts))
+
+    def histogram(
+        self,
+        name: str,
+        text: str,
+        *labels: str,
+        buckets: tuple[float, ...] = _DURATIONS,
+        named: Callable[[Labels], Labels] = as_they_are,
+    ) -> Spreads:
+        """It shows as many labels as it names here, the first ones of those that values are added with."""
+        spreads = Spreads(buckets, named)
+        self._spreads.append((name, text, labels, spreads))
+        return spreads
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them, from copies that are each made in one go: what is counted meanwhile is in the next scrape."""
+        for kind, name, text, labels, read in self._numbers:
+            family = kind(f"redisworld_{name}", text, labels=labels)
+            for values, number in read().items():
+                family.add_metric(words_of(values), number)
+            yield family
+        for name, text, labels, spreads in self._spreads:
+            histogram = HistogramMetricFamily(f"redisworld_{name}", text, labels=labels)
+            bounds = [str(floatToGoString(bound)) for bound in (*spreads.bounds, inf)]  # type: ignore[no-untyped-call]
+            for words, cells in spreads.by(len(labels)).items():
+                histogram.add_metric(words, list(zip(bounds, accumulate(cells[:-1]), strict=True)), cells[-1])
+            yield histogram
 
 
 class Metrics:
-    """The metrics of one process; ``observe`` is the observer, ``exposition`` what /metrics answers."""
+    """The metrics of one process and its worker; ``observers`` listen, ``exposition`` is what /metrics answers."""
 
     def __init__(self, *, workflows: Iterable[str] = (), steps: Iterable[str] = ()) -> None:
         self.registry = process_registry()
-        self._workflows, self._steps = frozenset(workflows), frozenset(steps)
-
-        def counter(name: str, text: str, *labels: str) -> _Series[Counter]:
-            return _Series(Counter(f"redisworld_{name}", text, labels, registry=self.registry))
-
-        def histogram(
-            name: str, text: str, *labels: str, buckets: tuple[float, ...] = _DURATIONS
-        ) -> _Series[Histogram]:
-            return _Series(Histogram(f"redisworld_{name}", text, labels, buckets=buckets, registry=self.registry))
-
-        def gauge(name: str, text: str, *labels: str) -> _Series[Gauge]:
-            return _Series(Gauge(f"redisworld_{name}", text, labels, registry=self.registry))
+        self._workflows = {name: name for name in islice(workflows, MOST_WORKFLOWS)}
+        self._steps = {name: name for name in islice(steps, MOST_STEPS)}
+        tallies = _Tallies()
+        self.registry.register(tallies)
+        self._lock = threading.Lock()
+        counter, gauge, histogram = tallies.counter, tallies.gauge, tallies.histogram
 
         self.prologue = counter("step_prologue_total", "Step deliveries by how they learned about their run", "path")
         self.lazy_fetches = counter(
             "lazy_run_fetches_total", "Run fetches made after the prologue, by reason", "reason"
         )
         self.claims = counter("step_claims_total", "Answers of the step_started claim", "outcome")
-        self.steps_finished = counter("steps_finished_total", "Attempts by outcome", "workflow", "step", "outcome")
         self.step_seconds = histogram(
-            "step_duration_seconds", "Body of one attempt, until its outcome is recorded", "workflow", "step"
+            "step_duration_seconds",
+            "Body of one attempt, until its outcome is recorded",
+            "workflow",
+            "step",
+            named=self._of_step,
+        )
+        tallies.count_of(
+            self.step_seconds, "steps_finished_total", "Attempts by outcome", "workflow", "step", "outcome"
         )
         self.retries = counter("step_retries_total", "Attempts scheduled again, by cause", "workflow", "step", "cause")
         self.wait = histogram(
-            "message_wait_seconds", "Publication of a step message to the start of its step", "workflow"
+            "message_wait_seconds",
+            "Publication of a step message to the start of its step",
+            "workflow",
+            named=self._of_workflow,
         )
         self.runs_finished = counter(
             "runs_finished_total", "Runs that this process saw to their end", "workflow", "status"
         )
         self.run_seconds = histogram("run_duration_seconds", "Creation of a run to its end", "workflow", "status")
-        self.passes = counter(
+        self.first_step = histogram(
+            "run_time_to_first_step_seconds", "Creation of a run to the start of its first step, run inline", "workflow"
+        )
+        self.last_step = histogram(
+            "run_time_to_last_step_seconds", "Creation of a run to the end of its last step, if it ended so", "workflow"
+        )
+        self.replay_seconds = histogram(
+            "replay_duration_seconds",
+            "One pass, from its first event to the answer of its commit",
+            "workflow",
+            named=self._of_workflow,
+        )
+        self.replay_events = histogram(
+            "replay_events",
+            "Events that one pass gave to the body",
+            "workflow",
+            buckets=_EVENTS,
+            named=self._of_workflow,
+        )
+        tallies.count_of(
+            self.replay_seconds,
             "replays_total",
             "Replay passes by what caused them and what the commit answered",
             "workflow",
@@ -117,12 +176,12 @@ class Metrics:
         self.read = counter("messages_received_total", "Messages handed to this process", "kind", "delivery")
         self.moved = counter("messages_moved_total", "Messages handed back, by reason", "kind", "reason")
         self.buried = counter("dead_lettered_total", "Messages moved to the dead letters, by reason", "kind", "reason")
-        self.late = histogram("timer_lateness_seconds", "Promotion minus due time")[()]
+        self.late = histogram("timer_lateness_seconds", "Promotion minus due time")
         self.delayed_lost = counter("delayed_lost_total", "Delayed messages that were due without a body", "kind")
-        self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")[()]
+        self.groups = counter("groups_recreated_total", "Consumer groups that were gone and made again")
         self.unavailable = gauge("redis_unavailable", "1 while this loop of the process cannot read from Redis", "loop")
         self.recovered = counter("recovered_total", "Lost messages and timers brought back", "kind")
-        self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")[()]
+        self.leases_lost = counter("leases_lost_total", "Deliveries that another worker took over")
         self.round_trips = histogram(
             "redis_round_trip_seconds", "One call to Redis, by operation", "op", buckets=_ROUND_TRIPS
         )
@@ -131,8 +190,12 @@ class Metrics:
         self.limit = gauge("worker_concurrency_limit", "Messages worked on at once at most", "kind")
         self.loop_lag = histogram(
             "worker_event_loop_lag_seconds", "How late the event loop came to what was due", buckets=_LOOP_LAGS
-        )[()]
+        )
 
+        for spreads in (self.late, self.loop_lag):
+            spreads[()]
+        for numbers in (self.groups, self.leases_lost):
+            numbers[()]
         for loop in ("steps", "workflows", "timers", "pending"):
             self.unavailable[loop]
         for kind in ("wake", "step", "wait"):
@@ -158,73 +221,126 @@ class Metrics:
             for status in ("completed", "failed", "cancelled"):
                 self.runs_finished[workflow, status]
 
-        self._count: dict[type, Callable[[Any], None]] = {
+        self.observers: o.Observers = {
             o.RedisCalled: self._redis_called,
-            o.PrologueTaken: lambda seen: self.prologue[seen.path].inc(),
-            o.RunFetched: lambda seen: self.lazy_fetches[seen.reason].inc(),
-            o.StepClaimed: lambda seen: self.claims[seen.outcome].inc(),
+            o.PrologueTaken: self._prologue_taken,
+            o.RunFetched: self._run_fetched,
+            o.StepClaimed: self._step_claimed,
             o.StepStarted: self._step_started,
             o.StepEnded: self._step_ended,
-            o.BodyTaken: lambda seen: self.bodies[self._workflow(seen.workflow), seen.source].inc(),
-            o.PassCommitted: lambda seen: self.passes[self._workflow(seen.workflow), seen.trigger, seen.outcome].inc(),
+            o.BodyTaken: self._body_taken,
+            o.PassCommitted: self._pass_committed,
+            o.FirstStepStarted: lambda seen: self.first_step.add(self._workflow(seen.workflow), seen.seconds),
             o.RunFinished: self._run_finished,
-            o.MessageRead: lambda seen: self.read[_kind(seen.kind), seen.delivery].inc(seen.count),
-            o.MessageMoved: lambda seen: self.moved[seen.kind, seen.reason].inc(),
-            o.MessageBuried: lambda seen: self.buried[seen.kind, seen.reason].inc(),
+            o.MessageRead: self._message_read,
+            o.MessageMoved: self._message_moved,
+            o.MessageBuried: self._message_buried,
             o.TimersPromoted: self._timers_promoted,
-            o.DelayedLost: lambda seen: self.delayed_lost[seen.kind].inc(),
-            o.GroupRecreated: lambda _: self.groups.inc(),
-            o.RunRecovered: lambda seen: self.recovered[seen.kind].inc(),
-            o.LeaseLost: lambda _: self.leases_lost.inc(),
+            o.DelayedLost: self._delayed_lost,
+            o.GroupRecreated: self._group_recreated,
+            o.RunRecovered: self._run_recovered,
+            o.LeaseLost: self._lease_lost,
             o.Saturation: self._saturation,
-            o.Reading: lambda seen: self.unavailable[seen.loop].set(not seen.ok),
-            o.LoopMoved: lambda seen: self.loop_lag.observe(seen.late_s),
+            o.Reading: self._reading,
+            o.LoopMoved: lambda seen: self.loop_lag.add((), seen.late_s),
         }
 
     def _workflow(self, name: str) -> str:
-        return name if name in self._workflows else "other"
+        return self._workflows.get(name, "other")
 
-    def _step(self, name: str) -> str:
-        return name if name in self._steps else "other"
+    def _of_workflow(self, labels: Labels) -> Labels:
+        if isinstance(labels, str):
+            return self._workflow(labels)
+        return self._workflow(labels[0]), *labels[1:]
+
+    def _of_step(self, labels: Labels) -> Labels:
+        workflow, step, *more = words_of(labels)
+        return self._workflow(workflow), self._steps.get(step, "other"), *more
 
     def observe(self, seen: o.Observation) -> None:
         """Count one observation."""
-        count = self._count.get(type(seen))
-        if count is not None:
-            count(seen)
+        self.observers[type(seen)](seen)
 
     def _redis_called(self, seen: o.RedisCalled) -> None:
-        self.round_trips[seen.op].observe(seen.seconds)
-        if seen.error:
-            self.redis_errors[seen.op, seen.error].inc()
+        with self._lock:  # the thread that renews leases calls Redis too; all else is seen by the worker's loop alone
+            self.round_trips.add(seen.op, seen.seconds)
+            if seen.error:
+                self.redis_errors[seen.op, seen.error] += 1
+
+    def _prologue_taken(self, seen: o.PrologueTaken) -> None:
+        self.prologue[seen.path] += 1
+
+    def _run_fetched(self, seen: o.RunFetched) -> None:
+        self.lazy_fetches[seen.reason] += 1
+
+    def _step_claimed(self, seen: o.StepClaimed) -> None:
+        self.claims[seen.outcome] += 1
 
     def _step_started(self, seen: o.StepStarted) -> None:
         if not seen.inline:
-            self.wait[self._workflow(seen.workflow)].observe(seen.waited_ms / 1000)
+            self.wait.add(seen.workflow, seen.waited_ms / 1000)
 
     def _step_ended(self, seen: o.StepEnded) -> None:
-        workflow, step = self._workflow(seen.workflow), self._step(seen.step)
-        self.steps_finished[workflow, step, seen.outcome].inc()
-        self.step_seconds[workflow, step].observe(seen.seconds)
+        self.step_seconds.add((seen.workflow, seen.step, seen.outcome), seen.seconds)
         if seen.outcome == "retrying":
-            self.retries[workflow, step, seen.cause].inc()
+            self.retries[self._of_step((seen.workflow, seen.step, seen.cause))] += 1
+
+    def _body_taken(self, seen: o.BodyTaken) -> None:
+        self.bodies[self._workflow(seen.workflow), seen.source] += 1
+
+    def _pass_committed(self, seen: o.PassCommitted) -> None:
+        self.replay_seconds.add((seen.workflow, seen.trigger, seen.outcome), seen.seconds)
+        self.replay_events.add(seen.workflow, seen.events)
 
     def _run_finished(self, seen: o.RunFinished) -> None:
         workflow = self._workflow(seen.workflow)
-        self.runs_finished[workflow, seen.status].inc()
-        self.run_seconds[workflow, seen.status].observe(seen.seconds)
+        self.runs_finished[workflow, seen.status] += 1
+        self.run_seconds.add((workflow, seen.status), seen.seconds)
+        if seen.last_step_s is not None:
+            self.last_step.add(workflow, seen.last_step_s)
+
+    def _message_read(self, seen: o.MessageRead) -> None:
+        self.read[_kind(seen.kind), seen.delivery] += seen.count
+
+    def _message_moved(self, seen: o.MessageMoved) -> None:
+        self.moved[seen.kind, seen.reason] += 1
+
+    def _message_buried(self, seen: o.MessageBuried) -> None:
+        self.buried[seen.kind, seen.reason] += 1
 
     def _timers_promoted(self, seen: o.TimersPromoted) -> None:
         for late_ms in seen.late_ms:
-            self.late.observe(late_ms / 1000)
+            self.late.add((), late_ms / 1000)
+
+    def _delayed_lost(self, seen: o.DelayedLost) -> None:
+        self.delayed_lost[seen.kind] += 1
+
+    def _group_recreated(self, seen: o.GroupRecreated) -> None:
+        self.groups[()] += 1
+
+    def _run_recovered(self, seen: o.RunRecovered) -> None:
+        self.recovered[seen.kind] += 1
+
+    def _lease_lost(self, seen: o.LeaseLost) -> None:
+        with self._lock:
+            self.leases_lost[()] += 1
 
     def _saturation(self, seen: o.Saturation) -> None:
-        self.in_flight[seen.kind].set(seen.in_flight)
-        self.limit[seen.kind].set(seen.limit)
+        self.in_flight[seen.kind] = seen.in_flight
+        self.limit[seen.kind] = seen.limit
 
-    def watch(self, *, ready: Callable[[], bool], silences: Callable[[], Mapping[str, float]]) -> None:
-        """Show readiness and each loop's silence as they are at the scrape: a stuck process would not say it."""
-        self.registry.register(_Watched(ready, silences))
+    def _reading(self, seen: o.Reading) -> None:
+        self.unavailable[seen.loop] = not seen.ok
+
+    def watch(
+        self,
+        *,
+        ready: Callable[[], bool],
+        silences: Callable[[], Mapping[str, float]],
+        connections: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Show readiness, silences and connections as they are at the scrape: a stuck process would not say it."""
+        self.registry.register(_Watched(ready, silences, connections))
 
     def exposition(self) -> bytes:
         """The text of /metrics."""
@@ -232,8 +348,13 @@ class Metrics:
 
 
 class _Watched(Collector):
-    def __init__(self, ready: Callable[[], bool], silences: Callable[[], Mapping[str, float]]) -> None:
-        self._ready, self._silences = ready, silences
+    def __init__(
+        self,
+        ready: Callable[[], bool],
+        silences: Callable[[], Mapping[str, float]],
+        connections: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._ready, self._silences, self._connections = ready, silences, connections
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         text = "1 while this worker takes messages, as /readyz says"
@@ -243,6 +364,11 @@ class _Watched(Collector):
         for loop, seconds in self._silences().items():
             silent.add_metric([loop], seconds)
         yield silent
+        text = "Connections to Redis, by what they do now"
+        connections = GaugeMetricFamily("redisworld_redis_connections", text, labels=["state"])
+        for state, count in self._connections().items():
+            connections.add_metric([state], count)
+        yield connections
 
 
 def process_registry() -> CollectorRegistry:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,10 +24,20 @@ class RunFinished(msgspec.Struct, frozen=True):
     workflow: str
     status: str
     seconds: float
+    last_step_s: float | None = None
+    """To the end of its last step, where the run ended with it."""
+
+
+class FirstStepStarted(msgspec.Struct, frozen=True):
+    """The first commit of a run has started its first step. ``seconds`` since the run was created, by Redis time."""
+
+    run_id: str
+    workflow: str
+    seconds: float
 
 
 class BodyTaken(msgspec.Struct, frozen=True):
-    """A message continues its run, whose body is on its ``first`` pass, ``warm`` in memory, or ``cold``: replayed."""
+    """A message is about to continue its run, whose body is on its ``first`` pass, ``warm`` in memory, or ``cold``."""
 
     run_id: str
     workflow: str
@@ -34,7 +45,11 @@ class BodyTaken(msgspec.Struct, frozen=True):
 
 
 class PassCommitted(msgspec.Struct, frozen=True):
-    """A replay reached its commit. ``trigger`` is the reason of the message that caused it."""
+    """A pass reached its commit. ``trigger`` is the reason of the message that caused it.
+
+    ``events`` are those that the pass has given to the body, and ``seconds`` its time, from the first of them to the
+    answer of the commit.
+    """
 
     run_id: str
     workflow: str
@@ -173,25 +188,123 @@ class Saturation(msgspec.Struct, frozen=True):
 
 
 Observation = (
-    RedisCalled | RunFinished | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed | StepStarted
-    | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | DelayedLost | GroupRecreated | Reading
+    RedisCalled | RunFinished | FirstStepStarted | BodyTaken | PassCommitted | PrologueTaken | RunFetched | StepClaimed
+    | StepStarted | StepEnded | MessageRead | MessageMoved | MessageBuried | TimersPromoted | DelayedLost
+    | GroupRecreated | Reading
     | RunRecovered | LeaseLost | Saturation | LoopMoved
 )  # fmt: skip
 
-_observers: list[Callable[[Observation], None]] = []
+Observers = Mapping[type, Callable[[Any], None]]
+"""An observer for each kind of observation that somebody listens to."""
+
+
+class _Listening(dict[type, list[Callable[[Any], None]]]):
+    """Who listens to a kind, found once: a step has several observations."""
+
+    def __missing__(self, kind: type) -> list[Callable[[Any], None]]:
+        asked = (each.get(kind) if isinstance(each, Mapping) else each for each in _observers)
+        self[kind] = found = [observer for observer in asked if observer is not None]
+        return found
+
+
+_observers: list[Callable[[Observation], None] | Observers] = []
+_listening = _Listening()
 
 
 def observe(observation: Observation) -> None:
     """Tell every observer, in this thread, now."""
-    for observer in _observers:
+    for observer in _listening[type(observation)]:
         observer(observation)
 
 
 @contextmanager
-def observing(observer: Callable[[Observation], None]) -> Iterator[None]:
+def observing(observer: Callable[[Observation], None] | Observers) -> Iterator[None]:
     """Let ``observer`` listen while the context is open. It must be quick and must not raise."""
+    global _listening  # noqa: PLW0603 a new one each time: what another thread still finds in the old one is dropped
     _observers.append(observer)
+    _listening = _Listening()
     try:
         yield
     finally:
         _observers.remove(observer)
+        _listening = _Listening()
+
+
+Carrier = dict[str, str]
+"""What a message carries of a trace: W3C traceparent, tracestate and baggage, by name."""
+
+
+class StepSpan(Protocol):
+    """The span of one attempt of a step."""
+
+    def current(self) -> AbstractContextManager[None]:
+        """While it lasts, spans and logs of this task belong to the attempt. At its end the body has ended."""
+
+    def end(self, outcome: str, cause: str = "") -> None:
+        """What has become of the attempt; a repeat changes nothing."""
+
+
+class Tracer(Protocol):
+    """What tells the story of runs as spans; ``redisworld.tracing`` makes one. Times are epoch, ages ms."""
+
+    def start(self, run_id: str, workflow: str) -> AbstractContextManager[Carrier]:
+        """A run is being started; what its first message is to carry."""
+
+    def turn(self) -> AbstractContextManager[None]:
+        """A message that continues a run is taken up: whatever was current before has nothing to do with it."""
+
+    def replay(
+        self, run_id: str, workflow: str, *, trigger: str, origin: Carrier | None, age_ms: int, deliveries: int
+    ) -> AbstractContextManager[None]:
+        """A replay, since its turn began, with what it leads to; ``origin`` is where its run was started."""
+
+    def dispatch(
+        self, run_id: str, workflow: str, *, steps: int, waits: int, hooks: int
+    ) -> AbstractContextManager[Carrier]:
+        """The commit of a pass; what its step messages are to carry."""
+
+    def step(
+        self,
+        name: str,
+        *,
+        run_id: str,
+        workflow: str,
+        step_id: str,
+        attempt: int,
+        prologue: str,
+        carrier: Carrier | None,
+        age_ms: int,
+    ) -> StepSpan:
+        """An attempt begins. Without a ``prologue`` it is inline, part of what is current."""
+
+    def raised(self, error: BaseException) -> None:
+        """The current span has met this error."""
+
+    def carrier(self) -> Carrier | None:
+        """The current span as a message carries it."""
+
+    def ids(self) -> dict[str, str]:
+        """``trace_id`` and ``span_id`` of the current span, for logs; empty without one."""
+
+
+_tracers: list[Tracer] = []
+
+
+def tracer() -> Tracer | None:
+    """The tracer of this process, if it has one. Whoever works on runs asks once, when it is made."""
+    return _tracers[-1] if _tracers else None
+
+
+def starting(run_id: str, workflow: str) -> AbstractContextManager[Carrier | None]:
+    """A run is being started while the context is open; what its first message is to carry."""
+    return nullcontext() if (known := tracer()) is None else known.start(run_id, workflow)
+
+
+@contextmanager
+def traced(by: Tracer) -> Iterator[None]:
+    """Let ``by`` trace what this process starts, and the workers that it makes, while the context is open."""
+    _tracers.append(by)
+    try:
+        yield
+    finally:
+        _tracers.remove(by)

@@ -15,10 +15,9 @@ from redisworld.cli.commands import add_command
 from redisworld.cli.options import add_redis_options, connected
 from redisworld.cli.serving import OFF, add_serving_options
 from redisworld.errors import InvalidInput
+from redisworld.facts import fact
 from redisworld.metrics import exposition, process_registry
 from redisworld.world import World, redacted
-
-log = logging.getLogger("redisworld")
 
 _MORE = """\
 Run one for each namespace. What waits in each queue and since when, timers, dead letters, runs by status, live workers
@@ -56,17 +55,15 @@ async def _export(arguments: argparse.Namespace) -> None:
             registry.register(exporter.collector)
             host, port = arguments.metrics_host, arguments.metrics_port
             with Server(host, port, exposition=lambda: exposition(registry), health=exporter) as server:
-                log.info("%s; serving /metrics /healthz /readyz on http://%s:%d", _described(world), host, server.port)
+                serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+                fact(logging.INFO, "exporter started", _described(world), serving=serving)
                 await _signalled()
-                log.info("exporter stopped")
+                fact(logging.INFO, "exporter stopped")
 
 
-def _described(world: World) -> str:
+def _described(world: World) -> dict[str, object]:
     settings = world.settings
-    return (
-        f"exporter started: namespace={settings.namespace} url={redacted(settings.url)} "
-        f"partitions={len(world.partitions)}"
-    )
+    return {"namespace": settings.namespace, "url": redacted(settings.url), "partitions": len(world.partitions)}
 
 
 async def _signalled() -> None:

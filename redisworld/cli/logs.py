@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from redisworld.observe import tracer
+
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
@@ -22,15 +24,21 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One object a line: time, level, logger, message, and exc where there is a traceback."""
+    """One object a line: time, level, logger, message, the fields of a fact, trace_id and span_id in a span, exc.
+
+    The message of a fact is what happened and no more, so that lines of one kind have one message.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {
+        fields: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": getattr(record, "fact", None) or record.getMessage(),
         }
+        fields |= {name: value for name, value in getattr(record, "fields", {}).items() if name not in fields}
+        if (traces := tracer()) is not None:
+            fields |= traces.ids()
         if record.exc_info:
             fields["exc"] = self.formatException(record.exc_info)
         return json.dumps(fields)

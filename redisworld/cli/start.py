@@ -14,6 +14,7 @@ from redisworld.cli.fitting import fit
 from redisworld.cli.options import add_option, add_redis_options, add_setting, connected, duration_ms
 from redisworld.cli.plain import as_json
 from redisworld.cli.results import result_of
+from redisworld.cli.traces import traced
 from redisworld.errors import InvalidInput
 from redisworld.workflows import Workflow
 
@@ -63,7 +64,8 @@ def _start(arguments: argparse.Namespace) -> int:
     for name in ("run_id", "delay", "at"):
         if name in by_name:  # start() would take it for its own
             raise InvalidInput(f"--kwargs: an argument named {name!r} can only be given by position")
-    return asyncio.run(_started(arguments, workflow, positional, by_name))
+    with traced(None):
+        return asyncio.run(_started(arguments, workflow, positional, by_name))
 
 
 def _moment(text: str) -> datetime:

@@ -27,14 +27,14 @@ from redisworld.cli.options import (
     whole,
 )
 from redisworld.cli.serving import OFF, add_serving_options
+from redisworld.cli.traces import traced
 from redisworld.errors import InvalidInput
+from redisworld.facts import fact
 from redisworld.metrics import Metrics
-from redisworld.observe import observing
+from redisworld.observe import observing, tracer
 from redisworld.replay import install
 from redisworld.workflows import Workflows
 from redisworld.world import World, redacted
-
-log = logging.getLogger("redisworld")
 
 
 def add_to(commands: Any) -> None:
@@ -62,6 +62,12 @@ def add_to(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="run on uvloop, which takes less CPU (default: where it is installed) [REDISWORLD_UVLOOP]",
+    )
+    parser.add_argument(
+        "--tracing",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="tell runs as OpenTelemetry spans (default: if the process has a tracer provider) [REDISWORLD_TRACING]",
     )
     add_serving_options(parser)
 
@@ -92,16 +98,17 @@ def _add_work_options(parser: Parser) -> None:
 
 def _worker(arguments: argparse.Namespace) -> int:
     arguments.exporter = flag(arguments.exporter, "exporter")
+    uvloop, tracing = choice(arguments.uvloop, "uvloop"), choice(arguments.tracing, "tracing")
     if arguments.exporter and arguments.metrics_port == OFF:
         raise InvalidInput("--exporter serves its numbers among the metrics, and --metrics-port is off")
     with logs.to_stderr(arguments.log_level, arguments.log_format):
         install()  # before the application captures what is replaced, by name or in C
         app = load_app(arguments.app)
         queues = _queues(arguments.queue, app)
-        uvloop = choice(arguments.uvloop, "uvloop")
-        abandoned = event_loop.run(lambda: _work(arguments, app, queues), uvloop=uvloop)
+        with traced(tracing):
+            abandoned = event_loop.run(lambda: _work(arguments, app, queues), uvloop=uvloop)
         if abandoned:
-            log.warning("ending without %d bodies that still run in threads; their steps were handed back", abandoned)
+            fact(logging.WARNING, "ending without bodies that run in threads", bodies=abandoned)
             logging.shutdown()
             os._exit(0)  # the interpreter would wait for those threads
     return 0
@@ -124,30 +131,39 @@ async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]
     async with connected(arguments, patient=True) as world:
         worker = Worker(world, app, queues=queues)
         with ExitStack() as stack:
-            serving = "serving no metrics"
+            serving = "no metrics"
             if arguments.metrics_port != OFF:
                 metrics = Metrics(workflows=app.workflows, steps=app.steps)
-                stack.enter_context(observing(metrics.observe))
+                stack.enter_context(observing(metrics.observers))
                 health = worker.health
-                metrics.watch(ready=lambda: health.ready() is None, silences=health.silences)
+                metrics.watch(
+                    ready=lambda: health.ready() is None,
+                    silences=health.silences,
+                    connections=world.connection.connections,
+                )
                 if arguments.exporter:
                     metrics.registry.register(stack.enter_context(Exporter(world)).collector)
                 host, port = arguments.metrics_host, arguments.metrics_port
                 server = stack.enter_context(Server(host, port, exposition=metrics.exposition, health=health))
-                serving = f"serving /metrics /healthz /readyz on http://{host}:{server.port}"
-            log.info("%s; %s", _described(world, queues), serving)
+                serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+            fact(logging.INFO, "worker", _described(world, queues), serving=serving)
             await run_until_signalled(worker)
         return worker.abandoned
 
 
-def _described(world: World, queues: Iterable[str]) -> str:
+def _described(world: World, queues: Iterable[str]) -> dict[str, object]:
     """The facts an operator looks for first."""
     settings, partition = world.settings, world.partitions[0]
     pins = ["", settings.deployment] if settings.affinity else [""]
     keys = [partition.workflows(pin) for pin in pins]
     keys += [partition.steps(queue, pin) for pin in pins for queue in ("", *queues)]
     streams = ",".join(partition.short(key) for key in keys)
-    return (
-        f"worker: consumer={world.consumer} namespace={settings.namespace} url={redacted(settings.url)} "
-        f"partitions={len(world.partitions)} streams={streams} concurrency={settings.concurrency}"
-    )
+    return {
+        "consumer": world.consumer,
+        "namespace": settings.namespace,
+        "url": redacted(settings.url),
+        "partitions": len(world.partitions),
+        "streams": streams,
+        "concurrency": settings.concurrency,
+        "tracing": "off" if tracer() is None else "on",
+    }

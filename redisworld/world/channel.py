@@ -43,6 +43,11 @@ class Channel:
         finally:
             timer.cancel()
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None and not self._link.lost
+
     async def _connected(self) -> _Link:
         async with self._connecting:
             if self._link is None or self._link.lost:

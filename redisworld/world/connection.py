@@ -153,6 +153,9 @@ def _reply_of(error: BaseException) -> str:
 class _Pooled:
     """A Channel of the embedded Redis, which has no connection to hand over."""
 
+    connected = False
+    """Connections are those of the client."""
+
     def __init__(self, client: Any) -> None:
         self._client = client
         for name in ("XREADGROUP", "XREAD"):
@@ -186,6 +189,7 @@ class Connection:
         self._timeout = settings.redis_timeout_ms / 1000
         self._slots = asyncio.Semaphore(_COMMANDS_AT_ONCE)
         self._idle: list[Channel | _Pooled] = []
+        self._blocked: set[Channel | _Pooled] = set()
         self._server: Any = None
         self._most_patience = math.inf
 
@@ -254,6 +258,20 @@ class Connection:
 
     def _channel(self) -> Channel | _Pooled:
         return _Pooled(self.commands) if self.embedded else Channel(self.commands.connection_pool)
+
+    def connections(self) -> dict[str, int]:
+        """How many connections are ``in_use`` and how many ``idle``; that of the scripts is always in use.
+
+        From any thread. redis-py keeps its lists for itself: of one that has others there is nothing to tell.
+        """
+        pools = [client.connection_pool for client in (self.commands, self.followers)]
+        try:
+            in_use = sum(len(pool._in_use_connections) for pool in pools)
+            idle = sum(len(pool._available_connections) for pool in pools)
+        except AttributeError:
+            return {}
+        in_use += sum(channel.connected for channel in (self._scripts, *tuple(self._blocked)))
+        return {"in_use": in_use, "idle": idle + sum(channel.connected for channel in tuple(self._idle))}
 
     @property
     def lease_timeout_s(self) -> float:
@@ -342,11 +360,14 @@ class Connection:
     async def block(self, op: str, *args: Any, timeout: float | None = None) -> Any:
         """The reply to a command that may wait inside Redis, as Redis gives it. Not repeated; raises as ``run``."""
         channel = self._idle.pop() if self._idle else self._channel()
+        self._blocked.add(channel)
         try:
             reply = await self._repeat(op, partial(channel.call, *args, timeout=timeout or self._timeout), 0)
         except BaseException:  # a reply may still come
             channel.close()
             raise
+        finally:
+            self._blocked.discard(channel)
         self._idle.append(channel)
         return reply
 
@@ -368,7 +389,7 @@ class Connection:
                     raise RedisUnavailable(
                         f"Redis at {redacted(self.settings.url)} {_why(error)} (while: {op})"
                     ) from error
-                self.faults.warn("redis", f"redis unavailable, repeating: op={op} error={_why(error)}")
+                self.faults.warn("redis", "redis unavailable, repeating", op=op, error=_why(error))
                 await asyncio.sleep(pause)
             else:
                 observe(RedisCalled(op, time.perf_counter() - started))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-log = logging.getLogger("redisworld")
+from redisworld.facts import fact
 
 _EVERY_S = 1.0
 _MOST_FAULTS = 32
@@ -26,12 +26,22 @@ class FaultLog:
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, int]] = {}
 
-    def warn(self, fault: str, text: str, *, level: int = logging.WARNING, trace: BaseException | None = None) -> None:
-        """Log ``text``, unless ``fault`` (a bounded word) has had its line of this second."""
-        if (left_out := self._turn(fault)) is None:
-            return
-        more = f" (and {left_out} more like it)" if left_out else ""
-        log.log(level, "%s%s", text, more, exc_info=trace)
+    def warn(
+        self,
+        fault: str,
+        what: str,
+        where: Mapping[str, object] | None = None,
+        *,
+        level: int = logging.WARNING,
+        trace: BaseException | None = None,
+        **fields: object,
+    ) -> None:
+        """Log ``what`` with its fields, unless ``fault`` (a bounded word) has had its line of this second.
+
+        ``more`` is how many lines of that fault were left out since the one before.
+        """
+        if (left_out := self._turn(fault)) is not None:
+            fact(level, what, where or {}, trace=trace, **fields, more=left_out or None)
 
     def _turn(self, fault: str) -> int | None:
         now = self._clock()

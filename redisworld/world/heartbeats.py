@@ -62,7 +62,7 @@ class Heartbeats:
         try:
             await self._connection.run("list_streams", call, patience_ms=0)
         except (RedisUnavailable, ResponseError) as error:
-            self._connection.faults.warn("redis", f"streams not listed, so no exporter sees them yet: {error}")
+            self._connection.faults.warn("redis", "streams not listed, so no exporter sees them yet", error=error)
 
     async def leave(self, consumer: str) -> None:
         """Say that a worker has ended. Raises RedisUnavailable."""

@@ -13,8 +13,8 @@ def tell_trouble(faults: FaultLog, trouble: str, member: str) -> None:
     kind = word if (word := member.partition(" ")[0]) in ("step", "workflow") else "unknown"
     if trouble == "lost":
         observe(DelayedLost(kind))
-        text = f"a delayed message was due and its body is gone; recovery looks for who waits for it: {member}"
+        what = "a delayed message was due and its body is gone, recovery looks for who waits for it"
+        faults.warn("delayed lost", what, level=logging.ERROR, member=member)
     else:
         observe(MessageBuried(kind, "undecodable", "0-0"))
-        text = f"dead letter: reason=undecodable delayed member: {member}"
-    faults.warn(f"delayed {trouble}", text, level=logging.ERROR)
+        faults.warn("delayed buried", "dead letter", level=logging.ERROR, reason="undecodable", member=member)

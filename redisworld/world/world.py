@@ -22,9 +22,10 @@ import msgspec
 from redisworld import messages, scripts
 from redisworld.begun import Begun
 from redisworld.errors import InvalidInput, RunConflict, RunNotFound
-from redisworld.events import RunCreated
+from redisworld.events import RunCreated, carried
 from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
+from redisworld.observe import Carrier, starting
 from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import SPEC_VERSION, Settings
 from redisworld.values import Signature, encode_foreign
@@ -239,12 +240,12 @@ class World:
                     "give that argument by position, or rename it to start the run later"
                 )
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
-        outcome, existing = await self.create_run(
-            identifier,
-            workflow.name,
-            workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload),
-            begins=Begins.of(delay, at),
-        )
+        payload = workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload)
+        begins = Begins.of(delay, at)
+        with starting(identifier, workflow.name) as carrier:
+            outcome, existing = await self.create_run(
+                identifier, workflow.name, payload, begins=begins, trace_carrier=carrier
+            )
         if outcome == "conflict" and existing != workflow.name:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
         return Run(self, identifier, decode_result=workflow.signature.decode_result)
@@ -284,12 +285,24 @@ class World:
         return list(items_of(replies))
 
     async def create_run(
-        self, run_id: str, workflow: str, payload: bytes, *, root_run_id: str = "", begins: Begins = AT_ONCE
+        self,
+        run_id: str,
+        workflow: str,
+        payload: bytes,
+        *,
+        root_run_id: str = "",
+        begins: Begins = AT_ONCE,
+        trace_carrier: Carrier | None = None,
     ) -> tuple[str, str]:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
         s = self.settings
         root = root_run_id or run_id
-        created = RunCreated(input=payload, deployment_id=s.deployment, root_run_id=root_run_id or None)
+        created = RunCreated(
+            input=payload,
+            deployment_id=s.deployment,
+            root_run_id=root_run_id or None,
+            trace_carrier=carried(trace_carrier),
+        )
         first = WorkflowMessage(
             message_id=START_MESSAGE,
             run_id=run_id,
@@ -299,6 +312,7 @@ class World:
             if len(payload) <= s.step_input_limit
             else None,
             requested_at=time.time_ns() // 1_000_000,
+            trace_carrier=trace_carrier,
         )
         start = Start(
             run_id=run_id,

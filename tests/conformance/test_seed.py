@@ -70,7 +70,8 @@ async def test_a_message_without_run_context_of_a_finished_run_is_acknowledged_a
         with monitored(redis_url, raw) as calls, caplog.at_level(logging.DEBUG, "redisworld"):
             await consumers.step()
         assert calls() == ["XREADGROUP", "HMGET", "settle_message"]
-        assert "run=pair status=cancelled" in caplog.text
+        assert "run is over: run=pair " in caplog.text
+        assert "status=cancelled" in caplog.text
         assert conf_app.executions("double") == 1
     invariants.check(raw, conf_app.wf)
 

@@ -28,7 +28,8 @@ BOARD = ROOT / "helm/redisworld/dashboards/overview.json"
 
 FANS = 2
 WIDTH = 6
-WAVES = 2
+WAVES = 3
+"""One more than there are workers: some worker does each kind of work twice, so that its series rises."""
 QUEUED = WAVES * (FANS * WIDTH + 1)
 """Step messages of the work below: of a fan-out all children but the inline one, of a retry its second attempt."""
 
@@ -68,7 +69,7 @@ def _started(process: WorkerProcess) -> bool:
 
 def address(process: WorkerProcess) -> str:
     """Host and port that a process serves on."""
-    return process.log().partition("on http://")[2].split()[0].rstrip(";")
+    return process.log().partition("on http://")[2].split('"')[0]
 
 
 @contextmanager

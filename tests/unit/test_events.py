@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redisworld.errors import MalformedMessage
-from redisworld.events import Event, EventKind, parse
+from redisworld.events import Event, EventKind, RunCreated, carried, parse
 
 
 def test_an_element_is_its_clear_header_and_its_payload() -> None:
@@ -74,3 +75,20 @@ def test_a_long_header_is_cut_in_the_error() -> None:
 def test_random_bytes_never_raise_anything_else(element: bytes) -> None:
     with contextlib.suppress(MalformedMessage):
         parse(element)
+
+
+def test_the_trace_carrier_of_a_start_comes_back_and_none_leaves_the_bytes_as_they_were() -> None:
+    carrier = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    data = msgspec.msgpack.encode(RunCreated(b"\x90", trace_carrier=carried(carrier)))
+
+    assert msgspec.msgpack.decode(data, type=RunCreated).carrier == carrier
+    assert msgspec.msgpack.encode(RunCreated(b"\x90", trace_carrier=carried(None))) == b"\x81\xa5input\xc4\x01\x90"
+    assert RunCreated(b"\x90").carrier is None
+
+
+@pytest.mark.parametrize("carrier", [b"\x07", b"\xa1x", b"\x81\xa1a\xa1\xff", b"\x81\xa1a\x07", b"\x91\xc0"])
+def test_a_malformed_trace_carrier_costs_a_start_nothing_but_its_trace(carrier: bytes) -> None:
+    data = b"\x82\xa5input\xc4\x01\x90\xadtrace_carrier" + carrier
+    created = msgspec.msgpack.decode(data, type=RunCreated)
+
+    assert (created.input, created.carrier) == (b"\x90", None)

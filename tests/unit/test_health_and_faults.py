@@ -86,15 +86,15 @@ def test_a_fault_has_one_line_a_second_that_counts_the_others(caplog: pytest.Log
     with caplog.at_level(logging.WARNING, "redisworld"):
         for tenth in range(25):
             clock.now = 100 + tenth / 10
-            faults.warn("redis", f"gone at {tenth}")
-            faults.warn("dead letter", f"letter {tenth}")
+            faults.warn("redis", "gone", at=tenth)
+            faults.warn("dead letter", "dead letter", entry=f"{tenth}-0", error="not a message")
     assert [record.getMessage() for record in caplog.records] == [
-        "gone at 0",
-        "letter 0",
-        "gone at 10 (and 9 more like it)",
-        "letter 10 (and 9 more like it)",
-        "gone at 20 (and 9 more like it)",
-        "letter 20 (and 9 more like it)",
+        "gone: at=0",
+        'dead letter: entry=0-0 error="not a message"',
+        "gone: at=10 more=9",
+        'dead letter: entry=10-0 error="not a message" more=9',
+        "gone: at=20 more=9",
+        'dead letter: entry=20-0 error="not a message" more=9',
     ]
 
 

@@ -165,6 +165,18 @@ ROWS = {
             by_label(quantile(0.95, "run_duration_seconds", "workflow", MINE), "workflow"),
         ),
         lines(
+            "Time to first step p95",
+            "s",
+            "From the creation of a run to the start of its first step, where its first pass starts it inline.",
+            by_label(quantile(0.95, "run_time_to_first_step_seconds", "workflow", MINE), "workflow"),
+        ),
+        lines(
+            "Time to last step p95",
+            "s",
+            "From the creation of a run to the end of its last step, of runs that waited for nothing else since.",
+            by_label(quantile(0.95, "run_time_to_last_step_seconds", "workflow", MINE), "workflow"),
+        ),
+        lines(
             "Open runs",
             "short",
             "Runs that have not ended, by status.",
@@ -175,6 +187,18 @@ ROWS = {
             "ops",
             "Passes by what caused them.",
             by_label(added(rate("replays_total", MINE), "trigger"), "trigger"),
+        ),
+        lines(
+            "Pass duration",
+            "s",
+            "One pass, from the first event that it gives to the body to the answer of its commit.",
+            *quantiles("replay_duration_seconds", MINE),
+        ),
+        lines(
+            "Events a pass",
+            "short",
+            "Events that one pass gives to the body: the whole log where it is cold.",
+            *quantiles("replay_events", MINE),
         ),
         lines(
             "Where bodies come from",
@@ -386,6 +410,12 @@ ROWS = {
                 f"{added(rate('redis_round_trip_seconds_count'))} / {added(rate('steps_finished_total'))}",
                 "round trips",
             ),
+        ),
+        lines(
+            "Connections",
+            "short",
+            "Connections of the workers to Redis; each loop that reads keeps one in use.",
+            by_label(f"sum by (state) (redisworld_redis_connections{{{HERE}}})", "state"),
         ),
         lines(
             "Exporter",
