@@ -319,6 +319,7 @@ class Calls:
 def monitored(url: str, raw: redis.Redis) -> Iterator[Calls]:
     """Listen to Redis itself while the context is open; ``Calls`` is filled when it closes."""
     calls, path = Calls(), url.removeprefix("unix://")
+    raw.ping()  # its connection is made, which would be heard
     with socket.socket(socket.AF_UNIX) as listener:
         listener.connect(path)
         listener.sendall(b"MONITOR\r\n")
