@@ -17,9 +17,9 @@ from redisworld.world import Completion, Delivery, World
 
 Item = list[str | bytes | int]
 
-_FIRST_STEPS = 32
-"""The first chunk of many steps is a small one, and each is twice the one before it: workers begin while the rest is
-being encoded."""
+_FIRST_STEPS = 8
+"""The first chunk of many steps is a small one, and each is four times the one before it: workers begin while the rest
+is being encoded."""
 
 _MESSAGE = 300
 """Bytes of a step message without its input, about: enough to bound a chunk."""
@@ -88,7 +88,7 @@ def chunks(
         weight = 2 * len(step.input) + _MESSAGE  # it goes into the log and into the message
         if steps and (steps >= most or size + weight > settings.chunk_bytes):
             yield chunk, False
-            chunk, steps, size, most = [], 0, 0, min(2 * most, settings.chunk_steps)
+            chunk, steps, size, most = [], 0, 0, min(4 * most, settings.chunk_steps)
         chunk += item
         steps += 1
         size += weight

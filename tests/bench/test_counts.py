@@ -36,11 +36,11 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FANOUT = {
-    64: Bound(commands=0.16, script_calls=0.112, inner_commands=3.1, bytes_in=700, bytes_out=660),
+    64: Bound(commands=0.20, script_calls=0.145, inner_commands=3.5, bytes_in=700, bytes_out=660),
     256: Bound(commands=0.09, script_calls=0.065, inner_commands=1.95, bytes_in=690, bytes_out=665),
     1_024: Bound(commands=0.065, script_calls=0.043, inner_commands=1.55, bytes_in=695, bytes_out=670),
 }
-"""A start, commits of 32, 64, 128 and at most 256 steps, two calls for each batch of 64, a load and a commit by the
+"""A start, commits of 8, 32, 128 and at most 256 steps, two calls for each batch of 64, a load and a commit by the
 last completer."""
 
 SEQUENCE = {
