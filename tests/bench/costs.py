@@ -74,7 +74,7 @@ async def cost_of(url: str, raw: redis.Redis, consumers: Consumers, workflow: Wo
         await _play(consumers, workflow, size, "metered")
         spent = meter.between(before, await meter.snapshot())
     consumers.seen.clear()
-    with monitored(url, raw) as calls:
+    with monitored(url) as calls:
         await _play(consumers, workflow, size, "monitored")
     fetches = [seen.reason for seen in consumers.saw(RunFetched)]
     paths = Counter(seen.path for seen in consumers.saw(PrologueTaken))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import anyio
 import pytest
 import redis
 
@@ -20,13 +21,14 @@ async def test_commands_of_a_caller_and_of_consumers_are_those_that_monitor_sees
 ) -> None:
     """A start, a pass, a resume that looks its token up, a step through it all, and a result that is waited for."""
     async with connected(redis_url, raw, app=hook_app.wf) as consumers, metering(consumers.world) as meter:
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             before = await meter.snapshot()
             run = await consumers.world.start(hook_app.noted, "token")
             await consumers.wake()
             await consumers.world.resume("token", "payload")
             await consumers.drain(later=False)
             assert await run.result(timeout=5) == "payload"
+            await anyio.sleep(0.2)  # who waits for a result subscribes meanwhile, to the end
             after = await meter.snapshot()
         spent = meter.between(before, after)
     seen = Counter(calls.clients + calls.quiet)

@@ -316,17 +316,17 @@ class Calls:
 
 
 @contextmanager
-def monitored(url: str, raw: redis.Redis) -> Iterator[Calls]:
+def monitored(url: str) -> Iterator[Calls]:
     """Listen to Redis itself while the context is open; ``Calls`` is filled when it closes."""
     calls, path = Calls(), url.removeprefix("unix://")
-    raw.ping()  # its connection is made, which would be heard
-    with socket.socket(socket.AF_UNIX) as listener:
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as speaker:
         listener.connect(path)
+        speaker.connect(path)
         listener.sendall(b"MONITOR\r\n")
         assert listener.recv(5) == b"+OK\r\n"
         yield calls
         sentinel = uuid.uuid4().hex
-        raw.echo(sentinel)
+        speaker.sendall(f"ECHO {sentinel}\r\n".encode())  # of a client's connection its greeting would be heard
         listener.settimeout(10)
         data = bytearray()
         while sentinel.encode() not in data:

@@ -177,7 +177,7 @@ async def test_c20_a_redelivered_step_of_a_cancelled_run_runs_no_body_and_reads_
         before, log = consumers.state("pair", message.step_id), consumers.kinds("pair")
         again = await consumers.redelivered(item.delivery)
 
-        with monitored(redis_url, raw) as calls, caplog.at_level(logging.DEBUG, "redisworld"):
+        with monitored(redis_url) as calls, caplog.at_level(logging.DEBUG, "redisworld"):
             await consumers.process(again)
 
         assert calls() == ["claim_many"]
@@ -353,7 +353,7 @@ async def test_c27_a_message_delivered_too_often_fails_its_run_before_anything_e
     async with connect() as consumers:
         await phase_one(consumers)
 
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await delivered_49_times(consumers)
 
         assert calls("XREADGROUP") == ["bury_message"]

@@ -111,7 +111,7 @@ async def test_h5_a_redelivery_pays_no_write_of_its_own_for_making_sure_that_its
         again = await consumers.redelivered(item.delivery)
         assert again.deliveries > 1
 
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.process(again)
 
         assert calls() == ["claim_many", "complete_many", "load_run", "commit_pass"]
@@ -130,7 +130,7 @@ async def test_h5_a_redelivery_that_finds_no_step_creates_and_starts_it_with_one
         delivery = await consumers.take("steps")
         assert delivery is not None
 
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.process(await consumers.redelivered(delivery))
 
         assert [call for call in calls() if call.endswith("_many")] == ["claim_many", "complete_many"]

@@ -378,7 +378,7 @@ async def test_a_chunk_costs_one_call_to_write_and_one_to_read(
             async for token in run.read(type=Token):
                 arrived[token.n].set()
 
-        with monitored(redis_url, raw) as calls, anyio.fail_after(20):
+        with monitored(redis_url) as calls, anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(follow)
                 await consumers.drain()

@@ -37,7 +37,7 @@ async def finished(raw: redis.Redis, consumers: Consumers, run_id: str) -> None:
 async def counted(url: str, raw: redis.Redis, consumers: Consumers, count: int, run_id: str) -> tuple[Calls, int]:
     """One fan-out on a running worker: what clients sent, and how many of those were EVALSHA."""
     before = evalshas(raw)
-    with monitored(url, raw) as calls:
+    with monitored(url) as calls:
         await consumers.world.start(conf_app.wide, count, run_id=run_id)
         await finished(raw, consumers, run_id)
     return calls, evalshas(raw) - before
@@ -87,7 +87,7 @@ async def test_a_queued_step_by_itself_costs_two_script_calls(
         await consumers.world.start(conf_app.wide, 12, run_id="wide")
         await consumers.wake()
         before = evalshas(raw)
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             for _ in range(10):
                 await consumers.step()
         assert calls("XREADGROUP") == ["claim_many", "complete_many"] * 10
@@ -102,7 +102,7 @@ async def test_a_sequential_inline_step_costs_one_script_call(
     """The end of each goes with the pass that it leads to, and with the start of the next."""
     async with connect() as consumers:
         await consumers.world.start(conf_app.chain, 50, run_id="chain")
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.wake()
         names = Counter(calls("XREADGROUP"))
         print(f"chain of 50: {dict(names)}, {names.total() / 50:.2f} calls per step")

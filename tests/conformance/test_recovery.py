@@ -239,7 +239,7 @@ async def test_who_waits_in_a_long_backlog_is_not_looked_for_at_every_tick(
         for number in range(1_000):
             await consumers.world.start(conf_app.pair, run_id=f"r{number}")
         loop = recovery(consumers)
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             assert await ticks(loop, 28) == 0
     searches = calls().count("XRANGE") / (1_000 / 100)
     assert 3 <= searches < 8, "a rest of a tick for 200 entries, after each"
@@ -258,7 +258,7 @@ async def test_a_fan_out_of_ten_thousand_steps_gets_back_the_messages_it_has_los
         raw.xdel(key, *(entries[at][0] for at in (0, 5_000, 9_999)))
         loop = recovery(consumers)
 
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             assert await ticks(loop, 8) == 3
             assert await ticks(loop, 4) == 0
 
@@ -503,6 +503,6 @@ async def test_an_idle_tick_is_two_commands(connect: Connect, raw: redis.Redis, 
         await consumers.world.start(conf_app.napped, 60, run_id="r")
         await consumers.wake()
         loop = recovery(consumers)
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await ticks(loop, 2)
     assert calls() == ["ZSCAN", "look_at_runs", "ZSCAN"]

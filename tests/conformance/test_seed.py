@@ -35,7 +35,7 @@ async def test_s1_a_step_message_with_run_context_starts_without_reading_the_run
         await consumers.world.start(conf_app.wide, 3, run_id="r")
         await consumers.wake()
         consumers.seen.clear()
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.step()
         assert calls() == ["XREADGROUP", "claim_many", "complete_many"]
         assert consumers.paths() == ["run_context"]
@@ -52,7 +52,7 @@ async def test_s2_a_message_without_run_context_fetches_the_run_exactly_once(
     """The message stands in for the original entry, as an older producer would have written it."""
     async with connect() as consumers:
         await legacy(consumers)
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.step()
         assert calls()[:4] == ["XREADGROUP", "HMGET", "claim_many", "complete_many"]
         assert calls().count("HMGET") == 1
@@ -67,7 +67,7 @@ async def test_a_message_without_run_context_of_a_finished_run_is_acknowledged_a
     async with connect() as consumers:
         await legacy(consumers)
         consumers.terminate("pair")
-        with monitored(redis_url, raw) as calls, caplog.at_level(logging.DEBUG, "redisworld"):
+        with monitored(redis_url) as calls, caplog.at_level(logging.DEBUG, "redisworld"):
             await consumers.step()
         assert calls() == ["XREADGROUP", "HMGET", "settle_message"]
         assert "run is over: run=pair " in caplog.text
@@ -84,7 +84,7 @@ async def test_s3_a_message_that_carries_its_input_creates_a_missing_step_and_ru
         await consumers.world.start(conf_app.pair, run_id="early")
         early = message_to_come("early")
         consumers.put(early)
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.step()
         assert calls() == ["XREADGROUP", "claim_many", "claim_many", "complete_many"]
         assert consumers.kinds("early", early.step_id) == [
@@ -123,13 +123,13 @@ async def test_s5_the_last_completer_reads_nothing_before_its_step_and_fetches_t
     redis_url: str, raw: redis.Redis, connect: Connect
 ) -> None:
     async with connect() as consumers:
-        with monitored(redis_url, raw) as first:
+        with monitored(redis_url) as first:
             message = await phase_one(consumers)
         assert message.run_context is not None
         phase = first("XREADGROUP", "XRANGE")
         assert phase == ["start_many", "commit_pass", "complete_many"], "phase one read the run"
 
-        with monitored(redis_url, raw) as second:
+        with monitored(redis_url) as second:
             await consumers.step()
         assert second() == ["XREADGROUP", "claim_many", "complete_many", "load_run", "commit_pass"]
         assert consumers.paths() == ["run_context"]
@@ -147,7 +147,7 @@ async def test_s6_a_lazy_fetch_that_says_pending_falls_through_and_the_run_compl
     async with connect() as consumers:
         await phase_one(consumers)
         raw.hset(consumers.partition.run("pair"), "status", "pending")
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await consumers.step()
         assert calls().count("load_run") == 1
         assert "HMGET" not in calls()
@@ -242,7 +242,7 @@ async def test_s10_a_reroute_keeps_input_context_and_trace_and_starts_nothing(
         if old:
             sent = msgspec.structs.replace(sent, run_context=None)
         green.put(sent, kind="steps@green")
-        with monitored(redis_url, raw) as calls:
+        with monitored(redis_url) as calls:
             await green.step()
         assert calls("XREADGROUP") == [*(["HMGET"] if old else []), "move_message"]
         [(_, moved)] = green.delayed()

@@ -70,7 +70,7 @@ async def test_the_fiftieth_wake_loads_and_says_as_much_as_the_fifth(
         await started(consumers, 60)
         said = []
         for _ in range(55):
-            with monitored(redis_url, raw) as calls:
+            with monitored(redis_url) as calls:
                 await consumers.step()
             said.append(calls())
         assert said[50] == said[5]

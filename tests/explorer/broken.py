@@ -179,7 +179,7 @@ BROKEN = (
         (
             (
                 "commit_pass",
-                "or decimal(stored) ~= length\n    or decimal(stored + 1) ~= consumed ",
+                "or decimal(stored) ~= length\n      or decimal(stored + 1) ~= consumed ",
                 "",
             ),
         ),

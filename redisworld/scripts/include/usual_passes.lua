@@ -61,7 +61,7 @@ do
   end
 
   local function first_pass()
-    if not (fits_all() and digits(started_at) and digits(consumed) and fits_inline(ITEMS)) then return end
+    if not (fits_all() and word(message) and digits(started_at) and digits(consumed) and fits_inline(ITEMS)) then return end
     local id, name, _, _, _, input = unpack(ARGV, ITEMS + 1, ITEMS + 6)
     local row, log = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log'
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', 'woken_at', 'created_at', 'started_at', 's:' .. id)
