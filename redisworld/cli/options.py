@@ -25,10 +25,16 @@ class Parser(argparse.ArgumentParser):
     """Of a noun: what it does when no verb is given."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does it, with the default verb in front of options that no verb leads."""
+        """As argparse does it, with the default verb in front of options that no verb leads.
+
+        What nobody knows is told by the parser of the command, whose help says what it takes.
+        """
         if self.default_verb and (not args or (args[0].startswith("-") and args[0] not in ("-h", "--help"))):
             args = [self.default_verb, *(args or ())]
-        return super().parse_known_args(args, namespace)
+        found, more = super().parse_known_args(args, namespace)
+        if more:
+            self.error(f"unrecognized arguments: {' '.join(more)}")
+        return found, more
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput."""

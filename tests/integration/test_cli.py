@@ -79,6 +79,8 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--branches", "0"], "must be a whole number from 1 to 100000, not '0'"),
         (["demo", "--branches", "100001"], "must be a whole number from 1 to 100000, not '100001'"),
         (["demo", "--branches", "many"], "must be a whole number from 1 to 100000, not 'many'"),
+        (["start", f"{APP}:doubled", "3"], "unrecognized arguments: 3 (see redisworld start --help)"),
+        (["run", "list", "--nope"], "unrecognized arguments: --nope (see redisworld run list --help)"),
         (["nonsense"], "invalid choice: 'nonsense'"),
         ([], "required: COMMAND"),
     ],
