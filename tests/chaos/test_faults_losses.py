@@ -115,6 +115,8 @@ async def test_a_redis_without_persistence_comes_back_empty_and_takes_new_runs(t
         async with fan_outs(server, tmp_path) as (raw, _, world):
             old = await world.start(chaos_app.gated_fan_out, BRANCHES, "probe:never", run_id="old")
             await eventually(lambda: notes(raw, "old"))
+            row = world.partition("old").run("old")
+            await eventually(lambda: raw.hget(row, "wake") == b"", what="nobody commits, who would create it again")
             server.kill()
             server.restart()
             with pytest.raises(RunNotFound):
