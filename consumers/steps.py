@@ -168,16 +168,14 @@ class StepConsumer:
     async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:
         fact(logging.DEBUG, "step not started", where(delivery, message), claim=claim.outcome)
         match claim.outcome:
-            case "gone" | "stale":
-                pass  # whoever made it so has settled the delivery
             case "full":
                 ended_at_ceiling(message.run_id, message.workflow_name, claim.detail)
             case "skipped" | "exhausted" if claim.detail in ("responsible", "owned"):
                 # a crash between a completion and its replay, or in the body of an inline step this message owns
                 reason = "redelivery" if claim.outcome == "skipped" else "last_completer"
                 await self._orchestrator.continue_run(delivery, message, fetched_for=reason)
-            case "skipped" | "exhausted":
-                pass
+            case "gone" | "stale" | "skipped" | "exhausted":
+                pass  # the claim, or whoever made it so, has settled the delivery
             case "too_early":
                 again = Outgoing.of(moved(message))
                 await self._world.move(

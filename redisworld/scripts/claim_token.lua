@@ -7,7 +7,7 @@
 -- @arg dead_run         the holder that the caller has found dead, or ''
 -- @arg dead_hook
 -- @returns claimed | held run hook | broken why
--- @include partition arguments types
+-- @include partition words arguments types
 local token, run_id, hook_id, dead_run, dead_hook = unpack(ARGV)
 
 local refused = arity(5) or words('token', token) or plain('run_id', run_id, 'hook_id', hook_id, 'dead_run?', dead_run,

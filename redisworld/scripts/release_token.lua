@@ -7,7 +7,7 @@
 -- @arg hook_id
 -- @arg keep             ms until the pointer goes
 -- @returns released | kept | broken why
--- @include partition arguments types
+-- @include partition words arguments types
 local token, run_id, hook_id, keep = unpack(ARGV)
 
 local refused = arity(4) or words('token', token) or plain('run_id', run_id, 'hook_id', hook_id) or numbers('keep', keep)

@@ -5,7 +5,7 @@
 -- @arg consumer
 -- @arg deliveries       pairs: stream without the tag, entry
 -- @returns renewed, then each entry that the consumer holds no more | broken why
--- @include partition arguments delivery
+-- @include partition words arguments delivery
 local consumer = ARGV[1]
 
 local refused = whole_items(2, 2)

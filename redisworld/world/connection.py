@@ -241,7 +241,7 @@ class Connection:
         if self.embedded:
             return self._embedded(asynchronous=True)
         try:
-            client = client_of(
+            return client_of(
                 self.settings,
                 aioredis.Redis,
                 Sentinel,
@@ -254,7 +254,6 @@ class Connection:
             )
         except ValueError as error:
             raise InvalidInput(f"cannot read Redis URL {redacted(self.settings.url)!r}: {error}") from error
-        return client
 
     def _channel(self) -> Channel | _Pooled:
         return _Pooled(self.commands) if self.embedded else Channel(self.commands.connection_pool)

@@ -17,12 +17,6 @@ local function each(wanted, fits, ...)
   end
 end
 
-local function is_number(text) return #text <= 15 and not string.find(text, '%D') end
-local function is_word(text) return not string.find(text, '%s') end
-local function is_plain(text) return not string.find(text, '[%s|]') end
-local function is_stream(text) return string.find(text, '^steps%S*$') or string.find(text, '^workflows%S*$') end
-local function is_entry(text) return string.find(text, '^%d+%-%d+$') end
-
 local function numbers(...) return each('a whole number of at most 15 digits', is_number, ...) end
 local function words(...) return each('a word without blanks', is_word, ...) end
 local function plain(...) return each('a word without blanks and |', is_plain, ...) end

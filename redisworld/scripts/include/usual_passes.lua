@@ -7,15 +7,7 @@ do
   local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
     unpack(ARGV, 1, 14)
 
-  local function digits(text) return #text < 16 and string.find(text, '^%d+$') end
-  local function word(text) return string.find(text, '^[^%s|]+$') end
   local function decimal(number) return string.format('%.0f', number) end
-
-  -- A key that a usual pass writes to, and that it has not read.
-  local function is_zset(key)
-    local found = redis.call('TYPE', TAG .. key).ok
-    return found == 'zset' or found == 'none'
-  end
 
   local function holds_entry()
     local held = redis.pcall('XPENDING', TAG .. stream, 'workers', entry, entry, 1, consumer)
@@ -30,14 +22,15 @@ do
   end
 
   local function fits_all()
-    return last == '1' and (now == '' or digits(now)) and digits(limit) and digits(retention) and digits(spec) and word(pass)
-      and (string.find(stream, '^steps%S*$') or string.find(stream, '^workflows%S*$'))
+    return last == '1' and is_number(now) and some_number(limit) and some_number(retention) and some_number(spec)
+      and some_plain(pass) and is_stream(stream)
   end
 
   -- The step at ARGV[at], which starts right away under this message.
   local function fits_inline(at)
     local id, name, group, target, body, _, token = unpack(ARGV, at + 1, at + 7)
-    return group == '' and body ~= '' and word(id) and word(name) and word(token) and string.find(target, '^steps%S*$')
+    return group == '' and body ~= '' and some_plain(id) and some_plain(name) and some_plain(token)
+      and string.find(target, '^steps%S*$')
   end
 
   local function place() return entry .. (stream == 'steps' and '' or stream == 'workflows' and '/w' or '/' .. stream) end
@@ -54,14 +47,14 @@ do
     local step, token, outcome, length, ended_at = unpack(ARGV, ITEMS + 1, ITEMS + 5)
     if read[1] ~= 'running' or read[3] ~= replayed_to or read[5] ~= step or type(stored) ~= 'number' or decimal(stored) ~= length
       or decimal(stored + 1) ~= consumed or string.sub(read[4] or '', 1, #pass + 1) == pass .. ' ' or outcome ~= 'completed'
-      or not digits(ended_at) or string.sub(read[6] or '', 13, 13 + #token) ~= token .. '|' then return end
+      or not some_number(ended_at) or string.sub(read[6] or '', 13, 13 + #token) ~= token .. '|' then return end
     local input_at, started = string.match(read[6], '^running|1|0|[^|]*|[^|]*|[^|]*||(%d+)|0|0|(%d+)$')
     if not input_at then return end
     return 'completed|1|0|' .. token .. '||||' .. input_at .. '|0|0|' .. started
   end
 
   local function first_pass()
-    if not (fits_all() and word(message) and digits(started_at) and digits(consumed) and fits_inline(ITEMS)) then return end
+    if not (fits_all() and some_plain(message) and some_number(started_at) and some_number(consumed) and fits_inline(ITEMS)) then return end
     local id, name, _, _, _, input = unpack(ARGV, ITEMS + 1, ITEMS + 6)
     local row, log = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log'
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', 'woken_at', 'created_at', 'started_at', 's:' .. id)
@@ -69,7 +62,7 @@ do
     local began = tonumber(started_at)
     if read[1] ~= 'pending' or read[3] ~= replayed_to or read[4] or read[7] or read[8] or type(stored) ~= 'number'
       or stored + 3 > tonumber(limit) or began < (tonumber(read[2]) or 0) or (tonumber(read[5]) or 0) > tonumber(consumed)
-      or not digits(read[6] or '') or not holds_entry() or not is_zset('index:status:pending') or not is_zset('index:status:running')
+      or not some_number(read[6] or '') or not holds_entry() or foreign_key('index:status:pending', 'zset', 'index:status:running', 'zset')
       or not counted('runs_started', 'steps_created', 'steps_started') then return end
 
     redis.call('ZADD', TAG .. 'index:status:running', read[6], run_id)
@@ -109,8 +102,8 @@ do
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', own, 's:' .. step, 'created_at')
     local stored = redis.pcall('LLEN', log)
     local done = own_step(read, stored)
-    if not done or stored + 2 > tonumber(limit) or not digits(read[7] or '') or redis.call('EXISTS', row .. ':hooks') == 1
-      or not holds_entry() or not is_zset('expiring') or not is_zset('index:status:running') or not is_zset('index:status:completed')
+    if not done or stored + 2 > tonumber(limit) or not some_number(read[7] or '') or redis.call('EXISTS', row .. ':hooks') == 1
+      or not holds_entry() or foreign_key('expiring', 'zset', 'index:status:running', 'zset', 'index:status:completed', 'zset')
       or not counted('steps_completed', 'runs_completed') then return end
 
     local then_ms = math.max(tonumber(ARGV[ITEMS + 5]), tonumber(read[2]) or 0)

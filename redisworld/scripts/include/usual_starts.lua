@@ -2,22 +2,13 @@
 do
   local FIRST, STRIDE, MOST = 2, 10, 200
 
-  local function digits(text) return #text < 16 and string.find(text, '^%d+$') end
-  local function word(text) return string.find(text, '^[^%s|]+$') end
-  local function word_or_none(text) return not string.find(text, '[%s|]') end
-
-  local function is_a(kind, key)
-    local found = redis.call('TYPE', TAG .. key).ok
-    return found == kind or found == 'none'
-  end
-
   -- The streams that these starts go to, each once; nil where one of the starts is to be looked at closely.
   local function usual_streams()
     local seen, streams = {}, {}
     for i = FIRST, #ARGV, STRIDE do
       local id, workflow, deployment, pin, spec, root = unpack(ARGV, i, i + 5)
-      if seen[id] or ARGV[i + 8] ~= '0' or ARGV[i + 9] ~= '' or not (word(id) and word(workflow) and word(root) and digits(spec)
-        and word_or_none(deployment) and word_or_none(pin)) then return end
+      if seen[id] or ARGV[i + 8] ~= '0' or ARGV[i + 9] ~= '' or not (some_plain(id) and some_plain(workflow)
+        and some_plain(root) and some_number(spec) and is_plain(deployment) and is_plain(pin)) then return end
       seen[id], streams['workflows' .. pin] = true, true
       if redis.call('EXISTS', TAG .. 'run:' .. id, TAG .. 'run:' .. id .. ':log') > 0 then return end
     end
@@ -26,11 +17,11 @@ do
 
   local function start_all()
     local count = (#ARGV - FIRST + 1) / STRIDE
-    if count < 1 or count > MOST or count ~= math.floor(count) or not (ARGV[1] == '' or digits(ARGV[1])) then return end
+    if count < 1 or count > MOST or count ~= math.floor(count) or not is_number(ARGV[1]) then return end
     local streams = usual_streams()
-    if not streams or not is_a('zset', 'index:created') or not is_a('zset', 'index:status:pending') then return end
+    if not streams or foreign_key('index:created', 'zset', 'index:status:pending', 'zset') then return end
     for stream in pairs(streams) do
-      if not is_a('stream', stream) then return end
+      if foreign_key(stream, 'stream') then return end
     end
     if type(redis.pcall('HINCRBY', TAG .. 'stats', 'runs_created', count)) ~= 'number' then return end -- OOM refuses it, and so all
 

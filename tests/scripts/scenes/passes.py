@@ -6,6 +6,7 @@ import json
 
 import msgspec
 
+from redisworld.world import Delivery
 from tests.scripts.driver import RUN, Consumer, Item, Turn, did, end, inline, step
 from tests.scripts.scenes.hooks import hook
 from tests.scripts.scenes.runs import overwrite
@@ -26,13 +27,31 @@ async def a_pass_records_patches(a: Consumer, b: Consumer) -> Ask:
     return lambda: a.commit(turn, ["patch", "fraud-check"], ["patch", "older"], ["patch", "other"], step("s1"))
 
 
-@scene("commit_pass", "committed 0")
-async def a_first_pass_that_read_nothing_is_committed(a: Consumer, b: Consumer) -> Ask:
+async def _unread(a: Consumer) -> Delivery:
+    """The start message of a run that nobody has read."""
     await a.start()
     (delivery,) = await a.read("workflows")
+    return delivery
+
+
+def _first(a: Consumer, delivery: Delivery, item: Item, *, consumed: int, began_ms: int) -> Ask:
+    """The commit of a first pass that read nothing; ``began_ms`` is the body's time after that of the call."""
     return lambda: a.world.commit(
-        delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="p1", started_at=a.clock.now + 3
+        delivery,
+        RUN,
+        "start",
+        item,
+        replayed_to=0,
+        consumed=consumed,
+        pass_token="p1",
+        started_at=a.clock.now + began_ms,
     )
+
+
+@scene("commit_pass", "committed 0")
+async def a_first_pass_that_read_nothing_is_committed(a: Consumer, b: Consumer) -> Ask:
+    delivery = await _unread(a)
+    return _first(a, delivery, step("s1"), consumed=2, began_ms=3)
 
 
 @scene("commit_pass", "committed 0")
@@ -83,35 +102,15 @@ async def an_inline_step_has_ended_and_the_next_one_starts(a: Consumer, b: Consu
 
 @scene("commit_pass", "committed 1")
 async def a_first_pass_that_read_nothing_starts_an_inline_step(a: Consumer, b: Consumer) -> Ask:
-    await a.start()
-    (delivery,) = await a.read("workflows")
-    return lambda: a.world.commit(
-        delivery,
-        RUN,
-        "start",
-        inline("s1", "t1"),
-        replayed_to=0,
-        consumed=1,
-        pass_token="p1",
-        started_at=a.clock.now + 3,
-    )
+    delivery = await _unread(a)
+    return _first(a, delivery, inline("s1", "t1"), consumed=1, began_ms=3)
 
 
 @scene("commit_pass", "lost 1")
 async def a_first_pass_that_read_nothing_comes_after_a_cancel_request(a: Consumer, b: Consumer) -> Ask:
-    await a.start()
-    (delivery,) = await a.read("workflows")
+    delivery = await _unread(a)
     await a.world.cancel(RUN)
-    return lambda: a.world.commit(
-        delivery,
-        RUN,
-        "start",
-        inline("s1", "t1"),
-        replayed_to=0,
-        consumed=1,
-        pass_token="p1",
-        started_at=a.clock.now - 3,
-    )
+    return _first(a, delivery, inline("s1", "t1"), consumed=1, began_ms=-3)
 
 
 @scene("commit_pass", "ended 0")
