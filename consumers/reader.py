@@ -1,12 +1,13 @@
-"""How are streams read so that a fan-out arrives in full batches and no worker hoards? (design section 11)
+"""How are streams read so that a fan-out arrives in full batches, nothing waits behind it, and no worker hoards?
 
-COUNT is per stream, so streams that had something are polled in rotation with COUNT = free slots, or half of all. Only
-when all are empty one blocking read on all of them, with each one's share as COUNT, says which has something next.
+COUNT is per stream (design section 11). One that gave as many as were asked for has more: it is busy, and polled with
+COUNT = free slots, or half of all, in rotation with the others, of which neighbours share a read. Only when no stream
+is busy one blocking read on all of them, with each one's share as COUNT, says which has something next.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from consumers.health import LoopHealth
@@ -34,7 +35,8 @@ class Reader:
         self._slots = slots
         self._health = health
         self._accept = accept
-        self._busy: deque[Stream] = deque()
+        self._rotation = deque(streams)
+        self._busy: set[Stream] = set()
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Read until ``stopping``; a read that is blocked then runs out by itself, it is never cancelled."""
@@ -54,18 +56,29 @@ class Reader:
             self._health.read_done()  # saturated is not stuck
             return
         if self._busy:
-            stream = self._busy.popleft()
-            deliveries = await self._world.queue.read([stream], count=min(free, max(_AT_ONCE, self._slots.limit // 2)))
-            if deliveries:
-                self._busy.append(stream)
+            streams, block_ms = self._next(free), None
         else:
-            count = max(1, free // len(self._streams))
-            deliveries = await self._world.queue.read(
-                self._streams, count=count, block_ms=self._world.settings.block_ms
-            )
-            self._busy.extend(dict.fromkeys((delivery.partition, delivery.stream) for delivery in deliveries))
+            streams, block_ms = list(self._rotation), self._world.settings.block_ms
+        batch = min(free, max(_AT_ONCE, self._slots.limit // 2))
+        count = batch if streams[0] in self._busy else max(1, free // len(streams))
+        deliveries = await self._world.queue.read(streams, count=count, block_ms=block_ms)
+        came = Counter((delivery.partition, delivery.stream) for delivery in deliveries)
+        self._busy = self._busy.difference(streams).union(stream for stream in came if came[stream] >= count)
         self._health.read_done()
         if deliveries:
             self._accept(deliveries[:free])
         for delivery in deliveries[free:]:  # one blocking read over many streams brings one of each
             await self._world.give_back(delivery)
+
+    def _next(self, free: int) -> list[Stream]:
+        """The next in rotation: a busy stream, or as many neighbours as there are slots, none of them busy."""
+        streams: list[Stream] = []
+        while len(streams) < min(free, len(self._rotation)):
+            stream = self._rotation[0]
+            if streams and stream in self._busy:
+                break
+            self._rotation.rotate(-1)
+            streams.append(stream)
+            if stream in self._busy:
+                break
+        return streams
