@@ -127,7 +127,7 @@ class Intake:
             else:
                 self._let_go(taken.delivery)
         try:
-            claims = await self._world.claim_together(partition, [taken.item for taken in ours])
+            claims = await self._steps.claim_together(partition, ours)
         except BaseException as error:
             for taken in ours:
                 if isinstance(error, Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.facts import fact
+from redisworld.keys import Partition
 from redisworld.messages import RunContext, StepMessage, moved
-from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, observe
+from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, StepId, observe
 from redisworld.workflows import Step, Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
 
@@ -53,7 +55,9 @@ class StepConsumer:
             )
             return
         taken = self._take(delivery, message, context)
-        if executed := await self.execute(taken, await self._world.claim(taken.item)):
+        claim = await self._world.claim(taken.item)
+        self._started([taken], [claim])
+        if executed := await self.execute(taken, claim):
             await self.finish(taken, executed)
 
     def usual(self, delivery: Delivery, message: StepMessage) -> Taken | None:
@@ -63,7 +67,6 @@ class StepConsumer:
             return None
         if not self._fits(context):
             return None
-        observe(PrologueTaken("run_context", message.run_id, message.step_id))
         return self._take(delivery, message, context)
 
     def _take(self, delivery: Delivery, message: StepMessage, context: RunContext) -> Taken:
@@ -83,15 +86,28 @@ class StepConsumer:
         )
         return Taken(delivery, message, step, context, item)
 
+    async def claim_together(self, partition: Partition, batch: Sequence[Taken]) -> list[Claim]:
+        """Claim usual steps in one call; ``execute`` each with its answer. Raises as ``World.claim``."""
+        observe(PrologueTaken("run_context", [_id(taken.message) for taken in batch]))
+        claims = await self._world.claim_together(partition, [taken.item for taken in batch])
+        self._started(batch, claims)
+        return claims
+
+    def _started(self, batch: Sequence[Taken], claims: Sequence[Claim]) -> None:
+        started = [_id(it.message) for it, claim in zip(batch, claims, strict=True) if claim.outcome == "started"]
+        if started:
+            observe(StepClaimed("started", started))
+
     async def execute(self, taken: Taken, claim: Claim) -> Executed | None:
         """Run the body if the claim lets it; None where that has ended the delivery."""
         delivery, message, item = taken.delivery, taken.message, taken.item
-        if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
-            claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
-        observe(StepClaimed(claim.outcome, message.run_id, message.step_id, message.step_name))
         if claim.outcome != "started":
-            await self._not_started(delivery, message, claim)
-            return None
+            if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
+                claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
+            observe(StepClaimed(claim.outcome, (_id(message),)))
+            if claim.outcome != "started":
+                await self._not_started(delivery, message, claim)
+                return None
         return await self._attempts.execute(
             Attempt(
                 step=taken.step,
@@ -125,9 +141,9 @@ class StepConsumer:
     async def _prologue(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
         """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with."""
         if message.run_context is not None:
-            observe(PrologueTaken("run_context", message.run_id, message.step_id))
+            observe(PrologueTaken("run_context", (_id(message),)))
             return message.run_context
-        observe(PrologueTaken("runs_get", message.run_id, message.step_id))
+        observe(PrologueTaken("runs_get", (_id(message),)))
         try:
             row = await self._world.row(message.run_id)
         except RunNotFound as error:
@@ -206,3 +222,7 @@ class StepConsumer:
                     reason="broken",
                     detail=f"the claim answered {claim.outcome}: {claim.detail}",
                 )
+
+
+def _id(message: StepMessage) -> StepId:
+    return message.run_id, message.step_id

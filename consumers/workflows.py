@@ -314,7 +314,7 @@ class Orchestrator:
             if is_first:
                 observe(FirstStepStarted(job.run_id, job.workflow.name, (answer.at - live.created_at) / 1000))
             step, started = inline.step, self._world.now_ms()
-            observe(StepClaimed("started", job.run_id, step.id, step.name, inline=True))
+            observe(StepClaimed("started", ((job.run_id, step.id),), inline=True))
             attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
             executed = await self._execute(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
             done = executed.completion
@@ -361,7 +361,7 @@ class Orchestrator:
 
     async def _claim_owned(self, job: Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> Next:
         claim, name = await self._world.claim(item), step.name
-        observe(StepClaimed(claim.outcome, job.run_id, loaded.owned, name, inline=True))
+        observe(StepClaimed(claim.outcome, ((job.run_id, loaded.owned),), inline=True))
         if claim.outcome == "full":
             ended_at_ceiling(job.run_id, job.workflow.name, claim.detail)
         if claim.outcome != "started":

@@ -268,13 +268,13 @@ class Metrics:
                 self.redis_errors[seen.op, seen.error] += 1
 
     def _prologue_taken(self, seen: o.PrologueTaken) -> None:
-        self.prologue[seen.path] += 1
+        self.prologue[seen.path] += len(seen.steps)
 
     def _run_fetched(self, seen: o.RunFetched) -> None:
         self.lazy_fetches[seen.reason] += 1
 
     def _step_claimed(self, seen: o.StepClaimed) -> None:
-        self.claims[seen.outcome] += 1
+        self.claims[seen.outcome] += len(seen.steps)
 
     def _step_started(self, seen: o.StepStarted) -> None:
         if not seen.inline:

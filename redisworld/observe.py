@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
@@ -59,12 +59,15 @@ class PassCommitted(msgspec.Struct, frozen=True):
     seconds: float
 
 
+StepId = tuple[str, str]
+"""The ids of a run and of its step."""
+
+
 class PrologueTaken(msgspec.Struct, frozen=True):
-    """How a step delivery learned about its run: ``run_context`` or ``runs_get``."""
+    """How the deliveries of these steps learned about their runs: ``run_context`` or ``runs_get``."""
 
     path: str
-    run_id: str
-    step_id: str
+    steps: Sequence[StepId]
 
 
 class RunFetched(msgspec.Struct, frozen=True):
@@ -75,12 +78,10 @@ class RunFetched(msgspec.Struct, frozen=True):
 
 
 class StepClaimed(msgspec.Struct, frozen=True):
-    """The claim's answer. ``inline`` where the commit itself started the step."""
+    """What the claims of these steps were answered. ``inline`` where a commit started them, or a wake claimed them."""
 
     outcome: str
-    run_id: str
-    step_id: str
-    step: str
+    steps: Sequence[StepId]
     inline: bool = False
 
 

@@ -52,19 +52,26 @@ class Tally:
         """Count one observation."""
         if isinstance(seen, RedisCalled):
             self.redis_calls += 1
+        elif isinstance(seen, PrologueTaken | StepClaimed):
+            if ours := sum(run_id == self._run_id for run_id, _ in seen.steps):
+                self._count_together(seen, ours)
+                self._on_change(self)
         elif getattr(seen, "run_id", None) == self._run_id:
             self._count(seen)
             self._on_change(self)
 
+    def _count_together(self, seen: PrologueTaken | StepClaimed, ours: int) -> None:
+        if isinstance(seen, PrologueTaken):
+            self.prologue[seen.path] += ours
+        elif seen.outcome == "started" and seen.inline:
+            self.inline_steps += ours
+        elif seen.outcome == "started":
+            self.queued_steps_started += ours
+
     def _count(self, seen: Observation) -> None:
         match seen:
-            case PrologueTaken():
-                self.prologue[seen.path] += 1
             case RunFetched():
                 self.lazy_run_fetches += 1
-            case StepClaimed(outcome="started"):
-                self.inline_steps += seen.inline
-                self.queued_steps_started += not seen.inline
             case StepStarted():
                 self._started(seen)
             case StepEnded():

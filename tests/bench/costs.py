@@ -15,7 +15,7 @@ import redis
 
 from redisworld.bench.meter import Spent, metering
 from redisworld.bench.workloads.memory import payload_of
-from redisworld.observe import PrologueTaken, RunFetched
+from redisworld.observe import RunFetched
 from redisworld.runs import Status
 from redisworld.workflows import Workflow
 from tests.conformance.harness import Consumers, monitored
@@ -77,7 +77,7 @@ async def cost_of(url: str, raw: redis.Redis, consumers: Consumers, workflow: Wo
     with monitored(url) as calls:
         await _play(consumers, workflow, size, "monitored")
     fetches = [seen.reason for seen in consumers.saw(RunFetched)]
-    paths = Counter(seen.path for seen in consumers.saw(PrologueTaken))
+    paths = Counter(consumers.paths())
     return Cost(size, spent, dict(Counter(calls.clients)), len(calls.lua), fetches, dict(paths))
 
 

@@ -162,11 +162,11 @@ class Consumers:
 
     def claims(self) -> list[str]:
         """How each claim was answered, in order."""
-        return [seen.outcome for seen in self.saw(StepClaimed)]
+        return [seen.outcome for seen in self.saw(StepClaimed) for _ in seen.steps]
 
     def paths(self) -> list[str]:
         """Which prologue each step message took."""
-        return [seen.path for seen in self.saw(PrologueTaken)]
+        return [seen.path for seen in self.saw(PrologueTaken) for _ in seen.steps]
 
     # -- what others do
 

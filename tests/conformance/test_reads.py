@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redisworld.events import EventKind
-from redisworld.observe import PrologueTaken, RunFetched, StepClaimed
+from redisworld.observe import RunFetched, StepClaimed
 from tests.apps import conf_app
 from tests.chaos import invariants
 from tests.chaos.processes import eventually
@@ -57,14 +57,14 @@ async def test_c18_a_fan_out_of_256_reads_no_run_on_its_start_path_and_fetches_i
         names = Counter(calls())
         log = consumers.log("wide")
         last = [event.id for event in log if event.kind is EventKind.STEP_COMPLETED][-1]
-        inline = [seen.step_id for seen in consumers.saw(StepClaimed) if seen.inline]
+        inline = [step_id for seen in consumers.saw(StepClaimed) if seen.inline for _, step_id in seen.steps]
         fetched = 0 if [last] == inline else 1
         print(f"fan-out of {BRANCHES}: {dict(names)}")
         assert not {"HMGET", "HGET", "HGETALL"} & names.keys(), "a row was read outside the scripts"
         assert names["load_run"] == fetched
         assert names["LRANGE"] <= 1, "the log fits one page"
         assert [seen.reason for seen in consumers.saw(RunFetched)] == ["last_completer"] * fetched
-        assert Counter(seen.path for seen in consumers.saw(PrologueTaken)) == {"run_context": BRANCHES - 1}
+        assert Counter(consumers.paths()) == {"run_context": BRANCHES - 1}
     invariants.check(raw, conf_app.wf)
 
 

@@ -217,11 +217,11 @@ async def test_s9_the_prologue_says_which_path_it_took(connect: Connect) -> None
         message = await phase_one(consumers)
         await consumers.step()
         assert consumers.paths() == ["run_context"]
-        assert consumers.saw(PrologueTaken)[0].step_id == message.step_id
+        assert consumers.saw(PrologueTaken)[0].steps == ((message.run_id, message.step_id),)
         message = await legacy(consumers, "old")
         await consumers.step()
         assert consumers.paths() == ["runs_get"]
-        assert consumers.saw(PrologueTaken)[0].step_id == message.step_id
+        assert consumers.saw(PrologueTaken)[0].steps == ((message.run_id, message.step_id),)
         assert consumers.metric("redisworld_step_prologue_total", path="run_context") == 1
         assert consumers.metric("redisworld_step_prologue_total", path="runs_get") == 1
         assert consumers.metric("redisworld_lazy_run_fetches_total", reason="last_completer") == 2
