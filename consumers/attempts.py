@@ -77,7 +77,7 @@ class Attempts:
 
     async def record(self, executed: Executed) -> Recorded:
         """Record an outcome on its own."""
-        recorded = await self.insist(executed, partial(self._world.complete, executed.completion))
+        recorded = await self.insist(executed, partial(self._world.deliveries.complete, executed.completion))
         self.ended(executed, recorded.outcome)
         return recorded
 

@@ -43,7 +43,9 @@ async def refuse(
         return
     delays = _DATA_DELAYS_MS if data_missing else _NAME_DELAYS_MS
     delay_ms = delays[min(refusals, len(delays)) - 1]
-    await world.move(delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms)
+    await world.deliveries.move(
+        delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms
+    )
     observe(MessageMoved(_kind(delivery), reason))
     fact(logging.INFO, "handed back", where(delivery, message), reason=reason, delay_ms=delay_ms, error=detail)
 
@@ -73,7 +75,9 @@ async def reroute(
         return
     delay_ms = _REROUTE_DELAYS_MS[hops]
     target = delivery.partition.short(target)
-    await world.move(delivery, Outgoing.of(rerouted), old_id=message.message_id, target=target, delay_ms=delay_ms)
+    await world.deliveries.move(
+        delivery, Outgoing.of(rerouted), old_id=message.message_id, target=target, delay_ms=delay_ms
+    )
     observe(MessageMoved(_kind(delivery), "reroute"))
     fact(logging.INFO, "re-routed", where(delivery, message), deployment=deployment, hops=hops + 1, delay_ms=delay_ms)
 
@@ -92,7 +96,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
     waited_ms = max(_NAME_DELAYS_MS[0], now - first)  # doubles each time, as the waits add up
     again = Outgoing.again(delivery, body=body, message_id=message_id)
     delay_ms = min(waited_ms, _NAME_DELAYS_MS[-1])
-    await world.move(delivery, again, old_id=message_id, target=delivery.stream, delay_ms=delay_ms)
+    await world.deliveries.move(delivery, again, old_id=message_id, target=delivery.stream, delay_ms=delay_ms)
     observe(MessageMoved(_kind(delivery), "newer_spec"))
     fact(logging.INFO, "handed back", where(delivery), reason="newer_spec", delay_ms=delay_ms, error=detail)
 
@@ -101,7 +105,7 @@ async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, de
     """Move a delivery to the dead letters; with ``code`` its run fails with it."""
     payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
     run_id = run_id if is_word(run_id) else ""  # a stranger's field may hold anything, and no run is called so
-    if await world.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
+    if await world.deliveries.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
         observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
         place = where(delivery) | {"run": run_id or None}
         world.connection.faults.warn(

@@ -150,7 +150,7 @@ class Intake:
             if executed is None:
                 self._let_go(taken.delivery)
         if executed is not None:
-            self._world.complete_then(executed.completion, partial(self._recorded, taken, executed))
+            self._world.deliveries.complete_then(executed.completion, partial(self._recorded, taken, executed))
 
     def _recorded(self, taken: Taken, executed: Executed, answer: Recorded | BaseException) -> None:
         """Redis has taken the outcome of a step, or it is not known to have."""
@@ -234,8 +234,8 @@ class Intake:
 
     async def _hand_back(self, delivery: Delivery, message: StepMessage | WorkflowMessage) -> None:
         """A delivery that came while draining goes back at once; nothing of it has started."""
-        again = msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries)
-        await self._world.move(delivery, Outgoing.of(again), old_id=message.message_id, target=delivery.stream)
+        again = Outgoing.of(msgspec.structs.replace(message, deliveries=message.deliveries + delivery.deliveries))
+        await self._world.deliveries.move(delivery, again, old_id=message.message_id, target=delivery.stream)
         observe(MessageMoved(delivery.kind, "drain"))
 
 

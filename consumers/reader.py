@@ -68,7 +68,7 @@ class Reader:
         if deliveries:
             self._accept(deliveries[:free])
         for delivery in deliveries[free:]:  # one blocking read over many streams brings one of each
-            await self._world.give_back(delivery)
+            await self._world.deliveries.give_back(delivery)
 
     def _next(self, free: int) -> list[Stream]:
         """The next in rotation: a busy stream, or as many neighbours as there are slots, none of them busy."""

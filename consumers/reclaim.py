@@ -85,7 +85,7 @@ class Reclaimer:
         A worker that has just started cannot know whether there was one: it waits once, too.
         """
         # changes nothing, and succeeds where Redis takes writes again
-        await self._world.remove_consumer(next(iter(self._streams)), f"{self._world.consumer}:nobody")
+        await self._world.upkeep.remove_consumer(next(iter(self._streams)), f"{self._world.consumer}:nobody")
         self._rests_until = time.monotonic() + self._world.settings.lease_ms / 1000 / _REST
         self._due = dict.fromkeys(self._streams, 0.0)
         self._disturbed = False
@@ -95,7 +95,7 @@ class Reclaimer:
         for _ in range(_CALLS_PER_STREAM):
             if slots.free <= 0:
                 return True
-            sweep = await self._world.reclaim(stream, self._cursors[stream], min(slots.free, _COUNT))
+            sweep = await self._world.deliveries.reclaim(stream, self._cursors[stream], min(slots.free, _COUNT))
             self._due[stream] = time.monotonic() + sweep.quiet_ms / 1000
             if sweep.busy:
                 return False
@@ -111,5 +111,5 @@ class Reclaimer:
 
     async def _remove_dead(self, stream: Stream) -> None:
         for consumer in await self._world.queue.idle_consumers(stream, 2 * self._world.settings.lease_ms):
-            if consumer != self._world.consumer and await self._world.remove_consumer(stream, consumer):
+            if consumer != self._world.consumer and await self._world.upkeep.remove_consumer(stream, consumer):
                 fact(logging.INFO, "dead consumer removed", consumer=consumer, stream=stream[1])

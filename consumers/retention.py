@@ -42,7 +42,7 @@ class Retention:
             try:
                 while await self._world.hooks.release(partition):
                     pass
-                while reaped := await self._world.reap(partition, _BATCH):
+                while reaped := await self._world.upkeep.reap(partition, _BATCH):
                     total += reaped
             except MalformedMessage as error:  # a key there is not ours: the other partitions are reaped all the same
                 self._world.connection.faults.warn(

@@ -55,7 +55,7 @@ class StepConsumer:
             )
             return
         taken = self._take(delivery, message, context)
-        claim = await self._world.claim(taken.item)
+        claim = await self._world.deliveries.claim(taken.item)
         self._started([taken], [claim])
         if executed := await self.execute(taken, claim):
             await self.finish(taken, executed)
@@ -87,9 +87,9 @@ class StepConsumer:
         return Taken(delivery, message, step, context, item)
 
     async def claim_together(self, partition: Partition, batch: Sequence[Taken]) -> list[Claim]:
-        """Claim usual steps in one call; ``execute`` each with its answer. Raises as ``World.claim``."""
+        """Claim usual steps in one call; ``execute`` each with its answer. Raises as ``World.deliveries.claim``."""
         observe(PrologueTaken("run_context", [_id(taken.message) for taken in batch]))
-        claims = await self._world.claim_together(partition, [taken.item for taken in batch])
+        claims = await self._world.deliveries.claim_together(partition, [taken.item for taken in batch])
         self._started(batch, claims)
         return claims
 
@@ -103,7 +103,7 @@ class StepConsumer:
         delivery, message, item = taken.delivery, taken.message, taken.item
         if claim.outcome != "started":
             if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
-                claim = await self._world.claim(msgspec.structs.replace(item, ensure=True))
+                claim = await self._world.deliveries.claim(msgspec.structs.replace(item, ensure=True))
             observe(StepClaimed(claim.outcome, (_id(message),)))
             if claim.outcome != "started":
                 await self._not_started(delivery, message, claim)
@@ -151,7 +151,7 @@ class StepConsumer:
             return None
         if row.status.terminal:  # pending is a stale read, not an end
             fact(logging.DEBUG, "run is over", where(delivery, message), status=row.status)
-            await self._world.settle(delivery)
+            await self._world.deliveries.settle(delivery)
             return None
         return RunContext(
             deployment_id=row.deployment,
@@ -194,7 +194,7 @@ class StepConsumer:
                 pass  # the claim, or whoever made it so, has settled the delivery
             case "too_early":
                 again = Outgoing.of(moved(message))
-                await self._world.move(
+                await self._world.deliveries.move(
                     delivery,
                     again,
                     old_id=message.message_id,

@@ -58,7 +58,7 @@ class Timers:
             wait_ms: int | None = 0
             while wait_ms == 0:
                 try:
-                    wait_ms, late = await self._world.promote(partition, _BATCH)
+                    wait_ms, late = await self._world.upkeep.promote(partition, _BATCH)
                 except MalformedMessage as error:  # a key there is not ours: the timers of the others go on
                     self._world.connection.faults.warn(
                         "timers", "timers not promoted", level=logging.ERROR, error=error

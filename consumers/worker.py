@@ -191,7 +191,7 @@ class Worker:
     async def _leave(self, streams: list[Stream]) -> None:
         for stream in streams:
             try:
-                await self._world.remove_consumer(stream, self._world.consumer)
+                await self._world.upkeep.remove_consumer(stream, self._world.consumer)
             except RedisUnavailable as error:
                 fact(logging.WARNING, "consumer not removed, another worker will", stream=stream[1], error=error)
                 return

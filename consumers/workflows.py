@@ -161,7 +161,7 @@ class Orchestrator:
                     # what the other pass told the store about join groups is known at its own prefix only
                     live.close()
                     live = None
-                loaded = await self._world.load(
+                loaded = await self._world.deliveries.load(
                     job.delivery, job.run_id, job.message.message_id, start=live.load_from if live else 0
                 )
                 if loaded.outcome != "loaded":
@@ -239,7 +239,7 @@ class Orchestrator:
             for hook in asked.hooks
         }
         for items, last in chunks(self._world, job.delivery, live.identity, asked, inline, holders, ended):
-            answer = await self._world.commit(
+            answer = await self._world.deliveries.commit(
                 job.delivery,
                 job.run_id,
                 job.message.message_id,
@@ -261,7 +261,7 @@ class Orchestrator:
 
     async def _fail(self, job: Job, seen: Loaded | RunRow, code: str, message: str) -> None:
         """End the run as failed, as far as nobody has committed since ``seen``."""
-        answer = await self._world.commit(
+        answer = await self._world.deliveries.commit(
             job.delivery,
             job.run_id,
             job.message.message_id,
@@ -360,7 +360,7 @@ class Orchestrator:
             return await self._claim_owned(job, loaded, step, item)
 
     async def _claim_owned(self, job: Job, loaded: Loaded, step: Step[..., Any], item: ClaimItem) -> Next:
-        claim, name = await self._world.claim(item), step.name
+        claim, name = await self._world.deliveries.claim(item), step.name
         observe(StepClaimed(claim.outcome, ((job.run_id, loaded.owned),), inline=True))
         if claim.outcome == "full":
             ended_at_ceiling(job.run_id, job.workflow.name, claim.detail)
@@ -436,7 +436,7 @@ class Orchestrator:
                 root_run_id=given.root_run_id or "",
                 trace_carrier=message.trace_carrier,
             )
-        await self._world.settle(job.delivery)
+        await self._world.deliveries.settle(job.delivery)
 
     async def _diverged(self, job: Job, error: Exception) -> None:
         """Try again later, three times, then fail the run and say what differs."""
@@ -448,7 +448,7 @@ class Orchestrator:
             wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
             deployment = self._world.settings.deployment if self._world.settings.affinity else ""
             target = job.delivery.partition.short(job.delivery.partition.workflows(deployment))
-            await self._world.move(
+            await self._world.deliveries.move(
                 job.delivery, Outgoing.of(wake), old_id=message.message_id, target=target, delay_ms=_RECOVERY_DELAY_MS
             )
             observe(MessageMoved("workflow", "divergence"))

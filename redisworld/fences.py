@@ -4,8 +4,8 @@ One row for each state an event can meet, one cell for a run that is open (pendi
 terminal. The Lua scripts each guard themselves; ``tests/conformance/test_matrix.py`` fires every event in every state
 at a real Redis and compares word, row and log with this table, and ``docs/fences.md`` is made from it.
 
-The words are those of a single event (``World.events``, ``World.claim``, ``World.complete``, ``World.hooks``). A replay
-pass commits many at once and skips what would answer ``conflict``.
+The words are those of a single event (``World.events``, ``World.hooks``, and ``claim`` and ``complete`` of
+``World.deliveries``). A replay pass commits many at once and skips what would answer ``conflict``.
 """
 
 from __future__ import annotations

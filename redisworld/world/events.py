@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Events:
-    """The single events of runs. Steps are started and ended by ``World.claim`` and ``World.complete``."""
+    """The single events of runs. ``World.deliveries`` starts and ends steps: ``claim`` and ``complete``."""
 
     def __init__(self, world: World) -> None:
         self._world = world

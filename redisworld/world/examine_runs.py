@@ -273,7 +273,7 @@ async def _not_reaped(world: World, partition: Partition, *, fix: bool) -> Async
 
     if late := await world.connection.run("count_expired", call):
         reaped = 0
-        while fix and (some := await world.reap(partition, 200)):
+        while fix and (some := await world.upkeep.reap(partition, 200)):
             reaped += some
         what = f"{late} finished runs are past their retention"
         mended = f"reaped {reaped} runs" if fix else ""

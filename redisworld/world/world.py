@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -27,24 +27,14 @@ from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
 from redisworld.observe import Carrier, starting
 from redisworld.runs import RunRow, Status, Step
-from redisworld.settings import SPEC_VERSION, Settings
+from redisworld.settings import Settings
 from redisworld.values import Signature, encode_foreign
 from redisworld.world.attributes import Attributes
 from redisworld.world.batching import Batcher
 from redisworld.world.begins import AT_ONCE, Begins, Start
 from redisworld.world.connection import Connection
+from redisworld.world.consuming import Deliveries
 from redisworld.world.dead import DeadLetters
-from redisworld.world.deliveries import (
-    Claim,
-    ClaimItem,
-    Committed,
-    Completion,
-    Delivery,
-    Loaded,
-    Outgoing,
-    Recorded,
-    Sweep,
-)
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
 from redisworld.world.handle import Run
@@ -54,12 +44,12 @@ from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
-from redisworld.world.promoting import tell_trouble
-from redisworld.world.queue import Queue, Stream, fields_of
+from redisworld.world.queue import Queue
 from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
-from redisworld.world.replies import claim_of, items_of, loaded_of, word_of
+from redisworld.world.replies import items_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
+from redisworld.world.upkeep import Upkeep
 
 _START_PATIENCE_MS = 1_000
 """A caller of start() waits for an answer; it may repeat the start as it sees fit."""
@@ -103,13 +93,13 @@ class World:
         self.queue = Queue(connection, self.consumer, self._restore_namespace)
         self._token_prefix = suffix
         self._token_numbers = itertools.count(1)
-        self._claims: Batcher[ClaimItem, Claim] = Batcher(work, self._claim_many, lambda item: len(item.input or b""))
-        self._completions: Batcher[Completion, Recorded] = Batcher(
-            work, self._complete_many, lambda item: len(item.payload) + len(item.message)
-        )
         self._starts: Batcher[Start, Sequence[bytes]] = Batcher(
             work, self._start_many, lambda item: 2 * len(item.message)
         )
+        self.deliveries = Deliveries(self, work)
+        """What consumers do; not for those who start and watch runs."""
+        self.upkeep = Upkeep(self)
+        """What workers do from time to time."""
         self.endings = Endings(connection, self.partitions, tasks)
         self.heartbeats = Heartbeats(connection, self.partitions)
         self.hooks = Hooks(self)
@@ -356,188 +346,3 @@ class World:
     async def log(self, run_id: str, start: int = 0, count: int | None = None) -> list[bytes]:
         """Log elements from index ``start`` (0 is event 1), at most ``count`` (default ``log_page``)."""
         return await read_log(self, run_id, start, count or self.settings.log_page)
-
-    # -- passes
-
-    async def load(self, delivery: Delivery, run_id: str, message_id: str, *, start: int = 0) -> Loaded:
-        """Row fields and log elements from ``start``, read at one moment; starts a pending run.
-
-        Settles a message that nothing waits for, and one whose run is terminal.
-        """
-        s = self.settings
-        reply = await self.call(
-            "load_run",
-            delivery.partition,
-            self.clock(),
-            self.consumer,
-            run_id,
-            message_id,
-            delivery.stream,
-            delivery.entry_id,
-            start,
-            s.log_page,
-            s.chunk_bytes,
-            *self.ceiling,
-        )
-        return loaded_of(reply)
-
-    async def commit(
-        self,
-        delivery: Delivery,
-        run_id: str,
-        message_id: str,
-        items: Sequence[str | bytes | int],
-        *,
-        replayed_to: int,
-        consumed: int,
-        pass_token: str,
-        last: bool = True,
-        started_at: int | None = None,
-    ) -> Committed:
-        """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them.
-
-        ``started_at`` is the body time of a first pass that has read nothing: the commit starts the run with it, or
-        answers lost if somebody else has written meanwhile.
-        """
-        reply = await self.call(
-            "commit_pass",
-            delivery.partition,
-            self.clock(),
-            self.consumer,
-            run_id,
-            replayed_to,
-            consumed,
-            message_id,
-            delivery.stream,
-            delivery.entry_id,
-            pass_token,
-            int(last),
-            *self.ceiling,
-            SPEC_VERSION,
-            "" if started_at is None else started_at,
-            *items,
-        )
-        word = word_of(reply)
-        if word in ("committed", "again", "ended", "chunk"):
-            return Committed(word, inline=reply[1] == b"1", at=int(reply[2]))
-        return Committed(word, detail=reply[1].decode() if len(reply) > 1 else "")
-
-    # -- steps
-
-    def claim(self, item: ClaimItem) -> Awaitable[Claim]:
-        """Fence and write ``step_started``; goes out with the other claims of this tick."""
-        return self._claims.ask(item.delivery.partition, item)
-
-    async def claim_together(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
-        """Claim up to ``MOST_ITEMS`` steps of one partition in a call of their own; the answers in their order."""
-        return await self._claim_many(partition, items)
-
-    async def _claim_many(self, partition: Partition, items: list[ClaimItem]) -> list[Claim]:
-        args = [arg for item in items for arg in item.args()]
-        replies = await self.call("claim_many", partition, self.clock(), self.consumer, *self.ceiling, *args)
-        return [claim_of(reply) for reply in items_of(replies)]
-
-    def complete(self, item: Completion) -> Awaitable[Recorded]:
-        """Record an outcome and settle its delivery; goes out with the other completions of this tick."""
-        return self._completions.ask(item.delivery.partition, item)
-
-    def complete_then(self, item: Completion, done: Callable[[Recorded | BaseException], None]) -> None:
-        """The same, for who does not wait: ``done`` gets the answer, or what the call raised."""
-        self._completions.add(item.delivery.partition, item, done)
-
-    async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
-        args = [arg for item in items for arg in item.args()]
-        replies = await self.call("complete_many", partition, self.clock(), self.consumer, *args)
-        return [
-            Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "")
-            for reply in items_of(replies)
-        ]
-
-    # -- deliveries
-
-    async def move(self, delivery: Delivery, message: Outgoing, *, old_id: str, target: str, delay_ms: int = 0) -> bool:
-        """Hand a delivery back as ``message``, after ``delay_ms``; False if this consumer holds it no more."""
-        args = message.args(old_id=old_id, target=target, delay_ms=delay_ms)
-        reply = await self.call(
-            "move_message", delivery.partition, self.clock(), self.consumer, delivery.stream, delivery.entry_id, *args
-        )
-        return word_of(reply) == "moved"
-
-    async def give_back(self, delivery: Delivery) -> bool:
-        """Put a delivery back into its stream, bytes as they are; False if this consumer holds it no more."""
-        again = Outgoing.again(delivery, body=delivery.fields.get("msg", b""), message_id="")
-        return await self.move(delivery, again, old_id="", target=delivery.stream)
-
-    async def settle(self, delivery: Delivery) -> bool:
-        """Acknowledge and delete a delivery; False if this consumer holds it no more."""
-        reply = await self.call("settle_message", delivery.partition, self.consumer, delivery.stream, delivery.entry_id)
-        return word_of(reply) == "settled"
-
-    async def bury(
-        self, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "", payload: bytes = b""
-    ) -> bool:
-        """Move a delivery to the dead letters; with ``code`` its run fails in the same script."""
-        kind = delivery.kind if delivery.kind in ("step", "workflow") else "unknown"
-        reply = await self.call(
-            "bury_message",
-            delivery.partition,
-            self.clock(),
-            self.consumer,
-            delivery.stream,
-            delivery.entry_id,
-            kind,
-            run_id,
-            reason,
-            detail,
-            delivery.deliveries,
-            code,
-            payload,
-            self.settings.retention_ms,
-        )
-        return word_of(reply) == "buried"
-
-    async def reclaim(self, stream: Stream, cursor: str, count: int, *, lease_ms: int | None = None) -> Sweep:
-        """Take over at most ``count`` deliveries whose lease ran out, unless another consumer sweeps.
-
-        Neither repeated nor waited for: once Redis answers again the living must renew first. Raises RedisUnavailable.
-        """
-        s = self.settings
-        # a sweeper that dies with the ticket must not keep the next one out for longer than the lease
-        ticket_ms = min(5 * s.reclaim_every_ms, max(s.lease_ms, s.reclaim_every_ms * 6 // 5))
-        lease_ms = s.lease_ms if lease_ms is None else lease_ms
-        args = (self.consumer, stream[1], lease_ms, cursor, count, ticket_ms)
-        timeout = self.connection.lease_timeout_s
-        reply = await self.call("reclaim_stale", stream[0], *args, patience_ms=0, timeout=timeout)
-        match word_of(reply):
-            case "busy":
-                return Sweep(cursor, quiet_ms=max(0, int(reply[1])), busy=True)
-            case "no_group":
-                await self.queue.ensure_groups([stream], lost=True)
-                return Sweep("0-0")
-        taken = tuple(
-            Delivery(*stream, entry.decode(), fields_of(fields), int(deliveries))
-            for entry, deliveries, fields in reply[3:]
-        )
-        return Sweep(reply[1].decode(), taken, int(reply[2]))
-
-    async def promote(self, partition: Partition, limit: int = 100) -> tuple[int | None, list[int]]:
-        """Make due timers happen: ms until the next one (None: there is none), and how late each was.
-
-        What could not be promoted is told to observers and logged.
-        """
-        reply = await self.call("promote_due", partition, self.clock(), limit)
-        word_of(reply)
-        for trouble, member in [item for item in reply[2:] if isinstance(item, list)]:
-            tell_trouble(self.connection.faults, trouble.decode(), member.decode("utf-8", "replace"))
-        lates = [int(item) for item in reply[2:] if not isinstance(item, list)]
-        return (int(reply[1]) if reply[1] else None), lates
-
-    async def reap(self, partition: Partition, limit: int) -> int:
-        """Delete at most ``limit`` finished runs whose retention is over; how many."""
-        reply = await self.call("reap_expired", partition, self.clock(), limit)
-        word_of(reply)
-        return int(reply[1])
-
-    async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
-        """Remove a consumer that holds nothing; False if it does."""
-        return word_of(await self.call("remove_consumer", stream[0], consumer, stream[1])) == "removed"

@@ -138,5 +138,5 @@ async def test_a_delayed_start_waits_in_redis_through_a_time_without_workers(
 async def check_twice(world: World) -> None:
     """Two loops that promote the same member make one message of it."""
     partition = world.partition("alone")
-    late = [len((await world.promote(partition))[1]) for _ in range(2)]
+    late = [len((await world.upkeep.promote(partition))[1]) for _ in range(2)]
     assert late == [1, 0]

@@ -33,7 +33,7 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
         await world.queue.ensure_groups([(partition, "workflows")])
         await world.start(chaos_app.nothing, run_id="r")
         health = Health(blocked_limit_s=60).loop("timers")
-        timers, promote, due = Timers(world, health), world.promote, 0
+        timers, promote, due = Timers(world, health), world.upkeep.promote, 0
 
         async def slow_answer(partition: Partition, limit: int = 100) -> Any:
             nonlocal due
@@ -50,7 +50,7 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
                 )
             return answer
 
-        monkeypatch.setattr(world, "promote", slow_answer)
+        monkeypatch.setattr(world.upkeep, "promote", slow_answer)
         stop = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timers.run, lambda: stop)

@@ -23,6 +23,7 @@ from redisworld import Settings, World
 from redisworld.observe import Observation, StepClaimed, StepEnded, observing
 from redisworld.world import Recorded
 from redisworld.world.connection import Connection
+from redisworld.world.consuming import Deliveries
 
 _BACKGROUND = frozenset(
     {"ping", "info", "open_namespace", "create_group", "consumers", "reclaim_stale", "wait_nudge", "promote_due",
@@ -89,9 +90,9 @@ def inject(kill: str, trace: str) -> Callable[[Observation], None]:
 
 
 def _die_when_responsible() -> None:
-    original = World.complete_then
+    original = Deliveries.complete_then
 
-    def complete_then(self: World, item: Any, done: Callable[[Recorded | BaseException], None]) -> None:
+    def complete_then(self: Deliveries, item: Any, done: Callable[[Recorded | BaseException], None]) -> None:
         def recorded(answer: Recorded | BaseException) -> None:
             if isinstance(answer, Recorded) and answer.detail == "responsible":
                 die()
@@ -99,7 +100,7 @@ def _die_when_responsible() -> None:
 
         original(self, item, recorded)
 
-    World.complete_then = complete_then  # type: ignore[method-assign]
+    Deliveries.complete_then = complete_then  # type: ignore[method-assign]
 
 
 def _note(trace: str, line: str) -> None:

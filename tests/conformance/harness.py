@@ -122,7 +122,7 @@ class Consumers:
                 await self.process(delivery)
             elif later and (due := self.raw.zrange(self.partition.delayed, 0, 0, withscores=True)):
                 self.world.clock = lambda at=int(due[0][1]): at
-                await self.world.promote(self.partition)
+                await self.world.upkeep.promote(self.partition)
             else:
                 return
 
@@ -132,7 +132,7 @@ class Consumers:
         key = delivery.partition.tag + delivery.stream
         self.raw.xclaim(key, GROUP, "a-dead-worker", 0, [delivery.entry_id], idle=10**8, justid=True)
         self.raw.delete(delivery.partition.reclaim_ticket(delivery.stream))
-        answer = await self.world.reclaim(stream, "0-0", 10)
+        answer = await self.world.deliveries.reclaim(stream, "0-0", 10)
         [taken] = [d for d in answer.taken if d.entry_id == delivery.entry_id]
         return taken
 
@@ -190,12 +190,12 @@ class Consumers:
             step_name=message.step_name,
             input=message.step_input,
         )
-        assert (await self.world.claim(item)).outcome == "started"
+        assert (await self.world.deliveries.claim(item)).outcome == "started"
         return item
 
     async def completed(self, item: ClaimItem, payload: bytes) -> Recorded:
         """Complete a claimed step and do no more."""
-        return await self.world.complete(
+        return await self.world.deliveries.complete(
             Completion(
                 run_id=item.run_id,
                 step_id=item.step_id,

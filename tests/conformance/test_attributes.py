@@ -132,7 +132,7 @@ async def test_a_body_that_lost_the_race_for_the_last_one_fails_with_the_reason(
         run = await consumers.world.start(sets_one, run_id="r")
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        commit = consumers.world.commit
+        commit = consumers.world.deliveries.commit
 
         async def late(*args: Any, **options: Any) -> Any:
             if not await run.attributes():
@@ -140,7 +140,7 @@ async def test_a_body_that_lost_the_race_for_the_last_one_fails_with_the_reason(
                 consumers.raw.hset(consumers.partition.run("r"), "last_at", 0)  # the first pass still fits
             return await commit(*args, **options)
 
-        consumers.world.commit = late  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = late  # type: ignore[method-assign]
         await consumers.process(delivery)
         await consumers.drain()
 

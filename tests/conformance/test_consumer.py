@@ -76,7 +76,7 @@ async def test_c16_a_body_that_kills_its_worker_each_time_is_failed_without_a_fi
         for _ in range(3):
             delivery = await consumers.redelivered(delivery)
             again = msgspec.structs.replace(item, token=consumers.world.next_token(), delivery=delivery)
-            assert (await consumers.world.claim(again)).outcome == "started"
+            assert (await consumers.world.deliveries.claim(again)).outcome == "started"
 
         await consumers.process(await consumers.redelivered(delivery))
 

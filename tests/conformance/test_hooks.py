@@ -114,7 +114,7 @@ async def test_a_payload_and_a_due_timer_at_the_same_time_give_the_one_the_log_h
     at.world.clock = lambda: due
 
     await at.world.resume(TOKEN, "hello")
-    await at.world.promote(at.partition)
+    await at.world.upkeep.promote(at.partition)
 
     assert await result(at) == "got hello"
     assert at.kinds("r1").index(EventKind.HOOK_RECEIVED) < at.kinds("r1").index(EventKind.WAIT_COMPLETED)

@@ -42,16 +42,16 @@ async def test_c29_a_crash_half_way_through_a_commit_leaves_no_step_without_its_
         await consumers.world.start(conf_app.wide, 5, run_id="r")
         wake = await consumers.take("workflows")
         assert wake is not None
-        commit = consumers.world.commit
+        commit = consumers.world.deliveries.commit
 
         async def die_after_the_first_chunk(*args: Any, **kwargs: Any) -> Committed:
             assert (await commit(*args, **kwargs)).outcome == "chunk"
             raise asyncio.CancelledError
 
-        consumers.world.commit = die_after_the_first_chunk  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = die_after_the_first_chunk  # type: ignore[method-assign]
         with pytest.raises(asyncio.CancelledError):
             await consumers.process(wake)
-        consumers.world.commit = commit  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = commit  # type: ignore[method-assign]
         assert len(consumers.queued()) == consumers.kinds("r").count(EventKind.STEP_CREATED) == 2
 
         await consumers.process(await consumers.redelivered(wake))
@@ -175,7 +175,7 @@ async def test_c32_an_early_wake_of_a_sleeping_run_neither_ends_its_wait_nor_dis
 
         consumers.put(wake_for("asleep", "napped"), kind="workflows")
         await consumers.wake()
-        await consumers.world.promote(consumers.partition)
+        await consumers.world.upkeep.promote(consumers.partition)
 
         assert raw.zrange(consumers.partition.delayed, 0, -1, withscores=True) == armed
         assert EventKind.WAIT_COMPLETED not in consumers.kinds("asleep")
@@ -199,7 +199,7 @@ async def test_c33_a_retry_under_the_id_of_the_message_just_settled_is_not_swall
             assert isinstance(message, StepMessage)
             assert message.message_id == message.step_id
             consumers.world.clock = lambda due=due: due
-            await consumers.world.promote(consumers.partition)
+            await consumers.world.upkeep.promote(consumers.partition)
             await consumers.step()
             assert conf_app.ran[-1] == ("retries_2", 3, attempt)
         assert await consumers.world.run("r").result(timeout=5) == "ok"
@@ -265,7 +265,7 @@ async def test_c35_a_log_that_the_code_does_not_follow_is_tried_three_times_agai
             assert isinstance(wake, WorkflowMessage)
             assert wake.reason == "divergence"
             consumers.world.clock = lambda due=due: due
-            await consumers.world.promote(consumers.partition)
+            await consumers.world.upkeep.promote(consumers.partition)
             await consumers.wake()
 
         with pytest.raises(RunFailed, match=r"halve.*double|double.*halve") as failed:
@@ -316,17 +316,17 @@ async def test_c37_a_commit_of_33_steps_at_32_a_chunk_is_two_scripts_and_only_th
     assert (Settings().chunk_steps, Settings().chunk_bytes) == (256, 1024 * 1024)
     async with connect(chunk_steps=32, max_inline_steps=0) as consumers:
         await consumers.world.start(conf_app.wide, 33, run_id="r")
-        commit, chunks = consumers.world.commit, []
+        commit, chunks = consumers.world.deliveries.commit, []
 
         async def look_after_each(*args: Any, **kwargs: Any) -> Committed:
             answer = await commit(*args, **kwargs)
             chunks.append((answer.outcome, len(consumers.queued()), (await consumers.world.row("r")).replayed_to))
             return answer
 
-        consumers.world.commit = look_after_each  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = look_after_each  # type: ignore[method-assign]
         with monitored(redis_url) as calls:
             await consumers.wake()
-        consumers.world.commit = commit  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = commit  # type: ignore[method-assign]
 
         assert calls().count("commit_pass") == 2
         assert chunks == [("chunk", 8, 0), ("committed", 33, 1)], "the first chunk is a small one, and none is above 32"

@@ -284,7 +284,7 @@ async def test_output_streams_go_with_their_run(connect: Connect, raw: redis.Red
         await consumers.drain()
         assert raw.exists(consumers.partition.output("r", "default"), consumers.partition.outs("r")) == 2
 
-        await consumers.world.reap(consumers.partition, 10)
+        await consumers.world.upkeep.reap(consumers.partition, 10)
 
         assert list(raw.scan_iter(match="*run:r*")) == []
         with pytest.raises(RunNotFound):

@@ -93,7 +93,7 @@ def patches(consumers: Consumers, run_id: str = "r") -> list[str]:
 
 async def dies(consumers: Consumers, delivery: Delivery, *, after_chunks: int = 0) -> None:
     """The worker dies in the middle of its commit."""
-    commit = consumers.world.commit
+    commit = consumers.world.deliveries.commit
     left = after_chunks
 
     async def die(*args: Any, **kwargs: Any) -> Committed:
@@ -103,10 +103,10 @@ async def dies(consumers: Consumers, delivery: Delivery, *, after_chunks: int = 
         left -= 1
         return await commit(*args, **kwargs)
 
-    consumers.world.commit = die  # type: ignore[method-assign]
+    consumers.world.deliveries.commit = die  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await consumers.process(delivery)
-    consumers.world.commit = commit  # type: ignore[method-assign]
+    consumers.world.deliveries.commit = commit  # type: ignore[method-assign]
 
 
 async def taken(consumers: Consumers, kind: str = "workflows") -> Delivery:

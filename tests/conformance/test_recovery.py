@@ -88,7 +88,7 @@ async def of_a_timer(consumers: Consumers, raw: redis.Redis) -> None:
     await consumers.wake()
     due = int(raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)[0][1])
     consumers.world.clock = lambda: due
-    await consumers.world.promote(consumers.partition)
+    await consumers.world.upkeep.promote(consumers.partition)
     delete_all(raw, consumers.partition.workflows())
 
 
@@ -210,7 +210,7 @@ async def test_a_parked_run_is_left_alone_until_its_letter_is_dropped(connect: C
         await consumers.world.start(conf_app.pair, run_id="r")
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        await consumers.world.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
+        await consumers.world.deliveries.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
         loop = recovery(consumers)
         assert await ticks(loop) == 0
         row = await consumers.world.row("r")
@@ -228,7 +228,7 @@ async def test_a_run_whose_letter_was_trimmed_by_hand_is_recovered(connect: Conn
         await consumers.world.start(conf_app.pair, run_id="r")
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        await consumers.world.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
+        await consumers.world.deliveries.bury(delivery, run_id="r", reason="unknown_name", detail="no workflow 'pair'")
         raw.delete(consumers.partition.dead)
 
 
@@ -396,7 +396,7 @@ async def a_retry(consumers: Consumers) -> None:
     delivery = await consumers.take("steps")
     assert delivery is not None
     again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=delivery.text("step"))
-    await consumers.world.move(delivery, again, old_id=again.id, target="steps", delay_ms=3_600_000)
+    await consumers.world.deliveries.move(delivery, again, old_id=again.id, target="steps", delay_ms=3_600_000)
 
 
 @pytest.mark.parametrize(("delayed", "kind"), [(a_start, "workflow"), (a_retry, "step")])
@@ -409,7 +409,7 @@ async def test_a_delayed_message_that_is_due_without_its_body_is_told_and_its_ru
         raw.delete(consumers.partition.delayed_body)
         consumers.world.clock = lambda: int(due)
 
-        assert await consumers.world.promote(consumers.partition) == (None, [])
+        assert await consumers.world.upkeep.promote(consumers.partition) == (None, [])
 
         assert consumers.saw(DelayedLost) == [DelayedLost(kind)]
         assert consumers.metric("redisworld_delayed_lost_total", kind=kind) == 1
@@ -431,7 +431,7 @@ async def test_a_delayed_message_that_is_buried_when_it_is_due_is_told(
         raw.hset(consumers.partition.delayed_body, member, "nonsense")
         consumers.world.clock = lambda: int(due)
 
-        assert await consumers.world.promote(consumers.partition) == (None, [])
+        assert await consumers.world.upkeep.promote(consumers.partition) == (None, [])
 
         assert consumers.saw(MessageBuried) == [MessageBuried("step", "undecodable", "0-0")]
         assert raw.xlen(consumers.partition.dead) == 1

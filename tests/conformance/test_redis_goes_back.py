@@ -38,7 +38,7 @@ async def test_a_body_in_memory_is_dropped_when_the_log_is_shorter_than_what_it_
 ) -> None:
     bodies.clear()
     async with World.connect(settings=Settings(url=redis_url)) as world:
-        commit, load = world.commit, world.load
+        commit, load = world.deliveries.commit, world.deliveries.load
         before: dict[bytes, bytes] = {}
         gone_back = False
 
@@ -56,8 +56,8 @@ async def test_a_body_in_memory_is_dropped_when_the_log_is_shorter_than_what_it_
                     raw.restore(key, 0, value)
             return await load(*args, **kwargs)
 
-        monkeypatch.setattr(world, "commit", commit_and_remember)
-        monkeypatch.setattr(world, "load", load_from_an_older_redis)
+        monkeypatch.setattr(world.deliveries, "commit", commit_and_remember)
+        monkeypatch.setattr(world.deliveries, "load", load_from_an_older_redis)
         async with anyio.create_task_group() as tasks:
             worker = Worker(world, wf)
             tasks.start_soon(worker.run)

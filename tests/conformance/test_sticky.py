@@ -38,13 +38,13 @@ def sources(consumers: Consumers, run_id: str = "r") -> list[str]:
 
 def loads(consumers: Consumers) -> list[Loaded]:
     """Everything this World loads from now on."""
-    load, found = consumers.world.load, []
+    load, found = consumers.world.deliveries.load, []
 
     async def noting(*args: Any, **kwargs: Any) -> Loaded:
         found.append(await load(*args, **kwargs))
         return found[-1]
 
-    consumers.world.load = noting  # type: ignore[method-assign]
+    consumers.world.deliveries.load = noting  # type: ignore[method-assign]
     return found
 
 
@@ -210,13 +210,13 @@ async def test_a_shorter_log_an_older_pass_and_another_element_are_not_continued
 async def test_a_body_that_diverged_is_dropped_and_the_recovery_replays_it(raw: redis.Redis, connect: Connect) -> None:
     async with connect(max_inline_steps=0) as consumers:
         await started(consumers, 3)
-        commit = consumers.world.commit
+        commit = consumers.world.deliveries.commit
 
         async def diverges(*args: Any, **kwargs: Any) -> Committed:
-            consumers.world.commit = commit  # type: ignore[method-assign]
+            consumers.world.deliveries.commit = commit  # type: ignore[method-assign]
             return Committed("diverged", detail="another step there")
 
-        consumers.world.commit = diverges  # type: ignore[method-assign]
+        consumers.world.deliveries.commit = diverges  # type: ignore[method-assign]
         await consumers.step()
         assert len(kept(consumers)) == 0
         await consumers.drain()

@@ -24,14 +24,14 @@ TIMES = 200
 
 def meet_before_the_first_commit(world: World, barrier: asyncio.Barrier) -> None:
     """Each first pass of this World waits at the barrier, with all it wants to write in its hands."""
-    commit = world.commit
+    commit = world.deliveries.commit
 
     async def commit_together(*args: Any, **kwargs: Any) -> Committed:
         if kwargs["started_at"] is not None:
             await barrier.wait()
         return await commit(*args, **kwargs)
 
-    world.commit = commit_together  # type: ignore[method-assign]
+    world.deliveries.commit = commit_together  # type: ignore[method-assign]
 
 
 async def test_two_passes_of_one_wake_that_write_at_once_create_each_step_once_and_the_loser_stops_quietly(

@@ -52,10 +52,10 @@ class Player:
         self._calls_left: int | None = None
         self._dead: asyncio.Future[None] | None = None
         self._buried = asyncio.Event()
-        self._call, self._commit = world.call, world.commit
+        self._call, self._commit = world.call, world.deliveries.commit
         world.clock = clock
         world.call = self._call_or_die  # type: ignore[method-assign]
-        world.commit = self._note_commit  # type: ignore[method-assign]
+        world.deliveries.commit = self._note_commit  # type: ignore[method-assign]
 
     async def play(
         self, construct: Construct, run_id: str, *, die_before: int | None = None, alternate: bool = False
@@ -123,7 +123,7 @@ class Player:
             if held:
                 self.raw.xclaim(key, GROUP, "a-dead-worker", 0, held, idle=10**8, justid=True)
                 self.raw.delete(stream[0].reclaim_ticket(stream[1]))
-                answer = await self.world.reclaim(stream, "0-0", 100)
+                answer = await self.world.deliveries.reclaim(stream, "0-0", 100)
                 found += answer.taken
         return found
 
@@ -148,7 +148,7 @@ class Player:
         if not due:
             return False
         clock.ms = max(clock.ms, int(due[0][1]))
-        await self.world.promote(self.consumers.partition)
+        await self.world.upkeep.promote(self.consumers.partition)
         return True
 
     def _idle(self) -> bool:

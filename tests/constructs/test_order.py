@@ -168,7 +168,7 @@ async def _happens(consumers: Consumers, what: str) -> None:
     elif what == "timer":
         due: Any = consumers.raw.zrange(consumers.partition.delayed, 0, 0, withscores=True)
         consumers.world.clock = lambda: int(due[0][1])
-        await consumers.world.promote(consumers.partition)
+        await consumers.world.upkeep.promote(consumers.partition)
     else:
         [message] = consumers.queued("steps")
         assert isinstance(message, StepMessage)
@@ -183,7 +183,7 @@ async def _taken(consumers: Consumers) -> list[Delivery]:
     if not held:
         return []
     consumers.raw.xclaim(key, GROUP, "a-dead-worker", 0, held, idle=10**8, justid=True)
-    answer = await consumers.world.reclaim(consumers.stream("steps"), "0-0", 10)
+    answer = await consumers.world.deliveries.reclaim(consumers.stream("steps"), "0-0", 10)
     consumers.raw.delete(consumers.partition.reclaim_ticket("steps"))
     return list(answer.taken)
 

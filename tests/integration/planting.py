@@ -53,7 +53,7 @@ async def bury_wake(consumers: Consumers, run_id: str = "r1", *, reason: str = "
     await consumers.world.start(conf_app.pair, run_id=run_id)
     delivery = await consumers.take("workflows")
     assert delivery is not None
-    await consumers.world.bury(
+    await consumers.world.deliveries.bury(
         delivery, run_id=run_id, reason=reason, detail="no workflow 'pair' is registered in this worker", code=code
     )
 
@@ -64,7 +64,7 @@ async def bury_step(consumers: Consumers, run_id: str = "r1") -> None:
     await consumers.wake()
     delivery = await consumers.take("steps")
     assert delivery is not None
-    await consumers.world.bury(delivery, run_id=run_id, reason="unknown_name", detail="no step 'double'")
+    await consumers.world.deliveries.bury(delivery, run_id=run_id, reason="unknown_name", detail="no step 'double'")
 
 
 async def bury_rubbish(consumers: Consumers) -> None:
@@ -72,4 +72,6 @@ async def bury_rubbish(consumers: Consumers) -> None:
     consumers.raw.xadd(consumers.partition.steps(), {"kind": "step", "msg": b"\xc1", "other\xff": b"\x00\xff"})
     delivery = await consumers.take("steps")
     assert delivery is not None
-    await consumers.world.bury(delivery, run_id="", reason="undecodable", detail="not a message: truncated\n")
+    await consumers.world.deliveries.bury(
+        delivery, run_id="", reason="undecodable", detail="not a message: truncated\n"
+    )

@@ -176,7 +176,7 @@ def test_a_redriven_message_is_the_original_as_new(
         )
         delivery = await consumers.take("steps")
         assert delivery is not None
-        await consumers.world.bury(delivery, run_id="r1", reason="unknown_name", detail="")
+        await consumers.world.deliveries.bury(delivery, run_id="r1", reason="unknown_name", detail="")
 
     plant(redis_url, raw, old, **QUEUED)
     [(_, letter)] = raw.xrange(PARTITION.dead)
@@ -206,7 +206,7 @@ def test_a_message_of_a_newer_version_keeps_the_fields_that_this_one_does_not_kn
         raw.xadd(PARTITION.steps(), fields)
         delivery = await consumers.take("steps")
         assert delivery is not None
-        await consumers.world.bury(delivery, run_id="r1", reason="newer_spec", detail="")
+        await consumers.world.deliveries.bury(delivery, run_id="r1", reason="newer_spec", detail="")
 
     plant(redis_url, raw, newer)
 
@@ -281,7 +281,7 @@ def test_a_redriven_message_that_nobody_knows_becomes_a_letter_again_and_not_twi
         await consumers.world.dead.redrive(name)
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        await consumers.world.bury(delivery, run_id="r1", reason="unknown_name", detail="again")
+        await consumers.world.deliveries.bury(delivery, run_id="r1", reason="unknown_name", detail="again")
         row = await consumers.world.row("r1")
         [again] = [letter.name async for letter in consumers.world.dead.letters()]
         assert row.parked == (again,)

@@ -110,7 +110,7 @@ async def delayed_retry(c: Consumers) -> None:
     delivery = await c.take("steps")
     assert delivery is not None
     again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=delivery.text("step"))
-    await c.world.move(delivery, again, old_id=again.id, target="steps", delay_ms=3_600_000)
+    await c.world.deliveries.move(delivery, again, old_id=again.id, target="steps", delay_ms=3_600_000)
 
 
 async def row_deleted(c: Consumers) -> None:

@@ -83,7 +83,7 @@ class Stage:
         self.raw.delete(self.partition.reclaim_ticket(entry.stream))
         name = self.consumers[holder].world.consumer
         self.raw.xclaim(stream, GROUP, name, 0, [self.names.id(entry.name)], idle=60_000, justid=True)
-        answer = await self.consumers[consumer].world.reclaim((self.partition, entry.stream), "0-0", 1000)
+        answer = await self.consumers[consumer].world.deliveries.reclaim((self.partition, entry.stream), "0-0", 1000)
         (delivery,) = answer.taken
         return delivery
 
@@ -115,14 +115,22 @@ class Stage:
             out = Outgoing.of(
                 WorkflowMessage(message_id=to.message, run_id=to.run, workflow_name="wf", reason="recovery")
             )
-        return (await world.move(hand.delivery, out, old_id=hand.entry.message, target=to.stream, delay_ms=delay_ms),)
+        return (
+            await world.deliveries.move(
+                hand.delivery, out, old_id=hand.entry.message, target=to.stream, delay_ms=delay_ms
+            ),
+        )
 
     async def bury(self, hand: Hand, code: str) -> Answer:
         world = self.consumers[hand.consumer].world
-        return (await world.bury(hand.delivery, run_id=hand.entry.run, reason="unknown_name", detail="", code=code),)
+        return (
+            await world.deliveries.bury(
+                hand.delivery, run_id=hand.entry.run, reason="unknown_name", detail="", code=code
+            ),
+        )
 
     async def settle(self, hand: Hand) -> Answer:
-        return (await self.consumers[hand.consumer].world.settle(hand.delivery),)
+        return (await self.consumers[hand.consumer].world.deliveries.settle(hand.delivery),)
 
     # -- runs
 
@@ -130,7 +138,9 @@ class Stage:
         return await self.consumers[consumer].world.create_run(run, "wf", INPUT)
 
     async def load(self, hand: Hand) -> Answer:
-        got = await self.consumers[hand.consumer].world.load(hand.delivery, hand.entry.run, hand.entry.message)
+        got = await self.consumers[hand.consumer].world.deliveries.load(
+            hand.delivery, hand.entry.run, hand.entry.message
+        )
         if got.outcome != "loaded":
             return (got.outcome, got.detail)
         assert len(got.elements) == got.length
@@ -138,7 +148,7 @@ class Stage:
 
     async def commit(self, hand: Hand, p: Pass) -> Answer:
         try:
-            got = await self.consumers[hand.consumer].world.commit(
+            got = await self.consumers[hand.consumer].world.deliveries.commit(
                 hand.delivery,
                 hand.entry.run,
                 hand.entry.message,
@@ -164,11 +174,11 @@ class Stage:
             return ("not_found",)
 
     async def promote(self, consumer: str) -> Answer:
-        following, late = await self.consumers[consumer].world.promote(self.partition, 100)
+        following, late = await self.consumers[consumer].world.upkeep.promote(self.partition, 100)
         return (following, *late)
 
     async def reap(self, consumer: str) -> Answer:
-        return (await self.consumers[consumer].world.reap(self.partition, 100),)
+        return (await self.consumers[consumer].world.upkeep.reap(self.partition, 100),)
 
     def lower_the_ceiling(self, events: int) -> None:
         for consumer in self.consumers.values():
@@ -234,7 +244,7 @@ class Stage:
             owned=c.owned,
             input=INPUT if c.ensure else None,
         )
-        got = await consumer.world.claim(item)
+        got = await consumer.world.deliveries.claim(item)
         match got.outcome:
             case "started":
                 assert got.input == (None if c.ensure else INPUT)
@@ -257,7 +267,7 @@ class Stage:
             delay_ms=c.delay_ms,
             cause="drain" if c.drain else "error",
         )
-        got = await consumer.world.complete(done)
+        got = await consumer.world.deliveries.complete(done)
         return (got.outcome, got.detail)
 
 

@@ -126,7 +126,7 @@ class Consumer:
     async def load(self, delivery: Delivery, *, start: int = 0) -> Turn:
         """Load under a delivery, as its own message."""
         name = message_id(delivery)
-        return Turn(delivery, name, await self.world.load(delivery, delivery.text("run"), name, start=start))
+        return Turn(delivery, name, await self.world.deliveries.load(delivery, delivery.text("run"), name, start=start))
 
     async def commit(
         self,
@@ -136,7 +136,7 @@ class Consumer:
         last: bool = True,
         token: str | None = None,
     ) -> Committed:
-        return await self.world.commit(
+        return await self.world.deliveries.commit(
             turn.delivery,
             turn.delivery.text("run"),
             turn.message,
@@ -164,7 +164,7 @@ class Consumer:
     async def later_pass(self, *items: Item, run: str = RUN) -> Committed:
         """Some later pass that has seen the whole log commits these items, under a message nobody holds any more."""
         row = await self.world.row(run)
-        return await self.world.commit(
+        return await self.world.deliveries.commit(
             Delivery(self.partition, "workflows", "0-1", {}),
             run,
             "nobody",
@@ -229,7 +229,9 @@ class Consumer:
         """Hand a delivery back with the bytes it has, to its own stream or another."""
         old = message_id(delivery)
         again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=new_id or old)
-        return await self.world.move(delivery, again, old_id=old, target=target or delivery.stream, delay_ms=delay_ms)
+        return await self.world.deliveries.move(
+            delivery, again, old_id=old, target=target or delivery.stream, delay_ms=delay_ms
+        )
 
     async def duplicate(self, delivery: Delivery, stream: str | None = None) -> Delivery:
         """A second entry of the same message, delivered to this consumer."""
@@ -257,7 +259,7 @@ class Consumer:
 
     async def claim(self, delivery: Delivery, **changes: Any) -> Attempt:
         item = self.claim_item(delivery, **changes)
-        return Attempt(delivery, item, await self.world.claim(item))
+        return Attempt(delivery, item, await self.world.deliveries.claim(item))
 
     def completion(self, attempt: Attempt, outcome: str = "completed", **changes: Any) -> Completion:
         item = attempt.item
@@ -277,7 +279,7 @@ class Consumer:
         return msgspec.structs.replace(done, **changes)
 
     async def complete(self, attempt: Attempt, outcome: str = "completed", **changes: Any) -> Recorded:
-        return await self.world.complete(self.completion(attempt, outcome, **changes))
+        return await self.world.deliveries.complete(self.completion(attempt, outcome, **changes))
 
     async def retry(self, attempt: Attempt, delay_ms: int = 0, cause: str = "error") -> Recorded:
         return await self.complete(attempt, "retrying", delay_ms=delay_ms, cause=cause)

@@ -45,7 +45,7 @@ async def test_claims_of_different_runs_go_out_as_one_call(a: Consumer) -> None:
     await a.claim(attempts[0].delivery)  # the script is loaded now
     before = await scripts_called(a)
 
-    answers = await asyncio.gather(*(a.world.claim(x.item) for x in attempts))
+    answers = await asyncio.gather(*(a.world.deliveries.claim(x.item) for x in attempts))
 
     assert [answer.outcome for answer in answers] == ["started"] * 3
     assert await scripts_called(a) == before + 1
@@ -55,7 +55,7 @@ async def test_a_broken_claim_answers_broken_and_its_neighbours_start(a: Consume
     attempts = await three_runs(a)
     await spoil("r2")
 
-    answers = await asyncio.gather(*(a.world.claim(x.item) for x in attempts))
+    answers = await asyncio.gather(*(a.world.deliveries.claim(x.item) for x in attempts))
 
     assert [answer.outcome for answer in answers] == ["started", "broken", "started"]
     assert [(await a.step("s1", run)).status for run in ("r1", "r3")] == ["running", "running"]
@@ -186,10 +186,10 @@ async def test_a_last_completer_in_a_large_batch_that_lost_its_delivery_publishe
 async def test_a_large_batch_asked_again_answers_the_same(a: Consumer) -> None:
     deliveries = list((await a.dispatch(*(step(f"s{n:03}", "g1") for n in range(20)))).values())
     items = [a.claim_item(d) for d in deliveries]
-    first = await asyncio.gather(*(a.world.claim(item) for item in items))
+    first = await asyncio.gather(*(a.world.deliveries.claim(item) for item in items))
     before = await a.dump()
 
-    assert await asyncio.gather(*(a.world.claim(item) for item in items)) == first
+    assert await asyncio.gather(*(a.world.deliveries.claim(item) for item in items)) == first
     assert await a.dump() == before
 
 

@@ -43,7 +43,7 @@ async def test_a_renewal_resets_the_idle_time_and_leaves_the_delivery_count(a: C
 async def test_a_renewal_does_not_steal_back_what_another_took_over(a: Consumer, b: Consumer, renewal: Renewal) -> None:
     deliveries = await a.dispatch(step("s1"), step("s2"), step("s3"))
     await b.take(deliveries["s1"])
-    await a.world.settle(deliveries["s2"])
+    await a.world.deliveries.settle(deliveries["s2"])
 
     lost = renewal.renew(a.partition, list(deliveries.values()))
 
@@ -82,11 +82,13 @@ async def test_who_does_not_hold_a_delivery_cannot_touch_it(a: Consumer, b: Cons
     before = await a.dump()
 
     if act == "settle":
-        assert await a.world.settle(delivery) is False
+        assert await a.world.deliveries.settle(delivery) is False
     elif act == "move":
         assert await a.move(delivery) is False
     elif act == "bury":
-        assert await a.world.bury(delivery, run_id=RUN, reason="max_deliveries", detail="", code="X") is False
+        assert (
+            await a.world.deliveries.bury(delivery, run_id=RUN, reason="max_deliveries", detail="", code="X") is False
+        )
     else:
         assert (await a.claim(delivery)).outcome == "stale"
 
@@ -167,7 +169,7 @@ async def test_a_reclaim_takes_what_has_aged_and_reports_its_deliveries(a: Consu
     deliveries = await a.dispatch(step("s1"), step("s2"))
     await a.age(deliveries["s1"])
 
-    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
     assert (sweep.cursor, sweep.quiet_ms) == ("0-0", 0)
     assert [(d.text("step"), d.deliveries, d.fields) for d in sweep.taken] == [("s1", 2, deliveries["s1"].fields)]
@@ -182,7 +184,7 @@ async def test_a_reclaim_carries_its_cursor_past_a_window_of_young_entries(a: Co
 
     sweep, calls = Sweep("0-0"), 0
     while not sweep.taken and calls < 10:
-        sweep = await b.world.reclaim((b.partition, "steps"), sweep.cursor, 1)
+        sweep = await b.world.deliveries.reclaim((b.partition, "steps"), sweep.cursor, 1)
         calls += 1
 
     assert ([d.text("step") for d in sweep.taken], calls) == (["s34"], 4)
@@ -194,24 +196,24 @@ async def test_a_reclaim_passes_over_entries_that_were_deleted(a: Consumer, b: C
         await a.age(delivery)
     await a.redis.xdel(a.partition.steps(), deliveries["s1"].entry_id)
 
-    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
     assert [d.text("step") for d in sweep.taken] == ["s2"]
 
 
 async def test_only_the_holder_of_the_ticket_sweeps_a_stream(a: Consumer, b: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
+    assert await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
     await a.age(delivery)
 
-    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
     assert (sweep.busy, sweep.taken) == (True, ())
     assert await a.holds(delivery)
     longest = 5 * a.world.settings.reclaim_every_ms
     assert 0 < await a.redis.pttl(a.partition.reclaim_ticket("steps")) <= sweep.quiet_ms <= longest
 
     await a.redis.delete(a.partition.reclaim_ticket("steps"))  # as it expires
-    assert (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
+    assert (await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)).taken
 
 
 async def test_nobody_needs_to_sweep_for_a_lease_where_nothing_is_pending(a: Consumer, b: Consumer) -> None:
@@ -219,8 +221,8 @@ async def test_nobody_needs_to_sweep_for_a_lease_where_nothing_is_pending(a: Con
     await a.redis.xgroup_create(a.partition.steps(), GROUP, id="0", mkstream=True)
     lease_ms = a.world.settings.lease_ms
 
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0", quiet_ms=lease_ms)
-    other = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    assert await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0", quiet_ms=lease_ms)
+    other = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
     assert other.busy
     assert lease_ms - 5_000 < other.quiet_ms <= lease_ms
@@ -230,14 +232,14 @@ async def test_a_reclaim_on_a_stream_that_is_gone_makes_it_again(a: Consumer) ->
     await a.dispatch(step("s1"))
     await a.redis.delete(a.partition.steps())
 
-    assert await a.world.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
+    assert await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10) == Sweep("0-0")
     assert len(await a.redis.xinfo_groups(a.partition.steps())) == 1
 
 
 async def test_a_claim_of_a_reclaimed_delivery_is_the_next_attempt(a: Consumer, b: Consumer) -> None:
     first = await a.claim((await a.dispatch(step("s1")))["s1"])
     await a.age(first.delivery)
-    (taken,) = (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
+    (taken,) = (await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)).taken
 
     assert (await b.claim(taken)).claim.attempt == 2
     assert (await a.complete(first)).outcome == "stale"
@@ -249,14 +251,14 @@ async def test_a_claim_of_a_reclaimed_delivery_is_the_next_attempt(a: Consumer, 
 async def test_a_consumer_that_holds_something_is_not_removed(a: Consumer, b: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
 
-    assert await b.world.remove_consumer((a.partition, "steps"), a.world.consumer) is False
+    assert await b.world.upkeep.remove_consumer((a.partition, "steps"), a.world.consumer) is False
     assert await a.holds(delivery)
 
 
 async def test_a_consumer_that_holds_nothing_is_removed(a: Consumer, b: Consumer) -> None:
-    await a.world.settle((await a.dispatch(step("s1")))["s1"])
+    await a.world.deliveries.settle((await a.dispatch(step("s1")))["s1"])
 
-    assert await b.world.remove_consumer((a.partition, "steps"), a.world.consumer) is True
+    assert await b.world.upkeep.remove_consumer((a.partition, "steps"), a.world.consumer) is True
     assert await a.redis.xinfo_consumers(a.partition.steps(), "workers") == []
 
 
@@ -296,7 +298,7 @@ async def test_an_owner_moved_under_a_new_id_still_owns_its_step(a: Consumer) ->
     await a.move(turn.delivery, new_id="recovery-1")
 
     (delivery,) = await a.read("workflows")
-    loaded = await a.world.load(delivery, RUN, "recovery-1")
+    loaded = await a.world.deliveries.load(delivery, RUN, "recovery-1")
     assert (loaded.outcome, loaded.owned) == ("loaded", "s1")
     assert (await a.claim(delivery, step_id="s1", message_id="recovery-1")).claim.attempt == 2
 
@@ -325,7 +327,7 @@ async def test_a_move_for_a_run_that_is_not_there_creates_no_row(a: Consumer) ->
 async def test_a_dead_letter_keeps_the_original_and_says_why(a: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
 
-    await a.world.bury(delivery, run_id=RUN, reason="unknown_name", detail="nobody knows work")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="nobody knows work")
 
     ((_, letter),) = await a.redis.xrange(a.partition.dead)
     original = {k.removeprefix(b"original:").decode(): v for k, v in letter.items() if k.startswith(b"original:")}
@@ -341,7 +343,7 @@ async def test_a_burial_without_a_code_leaves_the_run_open(a: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
     before = await a.written()
 
-    await a.world.bury(delivery, run_id=RUN, reason="unknown_name", detail="")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="")
 
     row, log = await a.written()
     assert isinstance(row, dict)
@@ -353,7 +355,7 @@ async def test_a_burial_without_a_code_leaves_the_run_open(a: Consumer) -> None:
 async def test_a_burial_with_a_code_fails_the_run_in_the_same_script(a: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
 
-    await a.world.bury(
+    await a.world.deliveries.bury(
         delivery, run_id=RUN, reason="max_deliveries", detail="", code="MAX_DELIVERIES_EXCEEDED", payload=b"p"
     )
 
@@ -368,7 +370,7 @@ async def test_a_burial_does_not_fail_a_run_that_has_ended(a: Consumer) -> None:
     await a.finish()
     before = await a.written()
 
-    assert await a.world.bury(delivery, run_id=RUN, reason="max_deliveries", detail="", code="X")
+    assert await a.world.deliveries.bury(delivery, run_id=RUN, reason="max_deliveries", detail="", code="X")
     assert await a.written() == before
 
 
@@ -377,7 +379,7 @@ async def test_bytes_that_nobody_can_read_are_buried_as_they_are(a: Consumer, fi
     await a.redis.xadd(a.partition.steps(), fields)
     (delivery,) = await a.read("steps")
 
-    assert await a.world.bury(delivery, run_id="", reason="undecodable", detail="")
+    assert await a.world.deliveries.bury(delivery, run_id="", reason="undecodable", detail="")
 
     ((_, letter),) = await a.redis.xrange(a.partition.dead)
     assert letter[b"kind"] == b"unknown"

@@ -40,12 +40,12 @@ async def test_a_run_goes_from_its_start_to_its_end(a: Consumer) -> None:
     await a.retry(first, delay_ms=5)
     assert (await a.complete(second)).detail == "settled"
     a.clock.advance(5)
-    assert await a.world.promote(a.partition) == (5, [0])
+    assert await a.world.upkeep.promote(a.partition) == (5, [0])
     assert (await a.complete(await a.claim(await a.redelivered(first)))).detail == "settled"
     last = await a.complete(await a.claim(turn.delivery, step_id="s3", token=token))
     assert last.detail == "responsible"
     a.clock.advance(5)
-    assert await a.world.promote(a.partition) == (None, [0])
+    assert await a.world.upkeep.promote(a.partition) == (None, [0])
 
     # then its last pass ends it
     assert (await a.commit(await a.load(turn.delivery), end())).outcome == "ended"
@@ -103,7 +103,7 @@ async def test_a_lost_reply_is_answered_again(a: Consumer) -> None:
     turn = await a.begin()
     assert await a.commit(turn, step("s1"), token="p1") == await a.commit(turn, step("s1"), token="p1")
     attempt = await a.claim((await a.steps_delivered())["s1"])
-    assert await a.world.claim(attempt.item) == attempt.claim
+    assert await a.world.deliveries.claim(attempt.item) == attempt.claim
     assert await a.complete(attempt) == await a.complete(attempt)
     assert (await a.kinds()).count("step_completed") == 1
 
@@ -132,16 +132,16 @@ async def test_leases_are_renewed_and_reclaimed(a: Consumer, b: Consumer) -> Non
     assert renewal.renew(a.partition, [d["s1"]]) == set()
     renewal.close()
 
-    sweep = await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
     assert (sweep.cursor, [(x.text("step"), x.deliveries) for x in sweep.taken]) == ("0-0", [("s2", 2)])
-    assert (await a.world.reclaim((a.partition, "steps"), "0-0", 10)).busy
+    assert (await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)).busy
 
 
 async def test_a_dead_letter_keeps_the_original_and_fails_the_run(a: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
 
-    assert await a.world.bury(delivery, run_id=RUN, reason="max_deliveries", detail="why", code="X")
+    assert await a.world.deliveries.bury(delivery, run_id=RUN, reason="max_deliveries", detail="why", code="X")
 
     ((_, letter),) = await a.redis.xrange(a.partition.dead)
     assert letter[b"original:msg"] == delivery.fields["msg"]

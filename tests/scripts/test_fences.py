@@ -98,7 +98,9 @@ async def test_a_first_pass_that_never_loaded_starts_the_run_in_its_commit(a: Co
     await a.start()
     (delivery,) = await a.read("workflows")
 
-    answer = await a.world.commit(delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="t1")
+    answer = await a.world.deliveries.commit(
+        delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="t1"
+    )
 
     assert answer.outcome == "committed"
     assert await a.kinds() == ["run_created", "run_started", "step_created"]
@@ -117,7 +119,9 @@ async def test_the_end_of_an_open_run_is_written_and_settles_the_message(a: Cons
         await a.load(delivery)
         await put(a, status)
 
-    answer = await a.world.commit(delivery, RUN, "start", end(kind, "CODE"), replayed_to=0, consumed=2, pass_token="t1")
+    answer = await a.world.deliveries.commit(
+        delivery, RUN, "start", end(kind, "CODE"), replayed_to=0, consumed=2, pass_token="t1"
+    )
 
     row = await a.row()
     assert (answer.outcome, row.status, row.finished_at, row.wake) == ("ended", ENDS[kind], a.clock.now, "")
@@ -507,7 +511,7 @@ async def test_an_outcome_of_an_inline_step_in_flight_is_recorded_after_the_end(
         payload=b"",
     )
 
-    assert (await a.world.complete(item)).outcome == "completed"
+    assert (await a.world.deliveries.complete(item)).outcome == "completed"
     assert await a.pending(turn.delivery) is None
 
 
@@ -531,7 +535,7 @@ async def put_wait(a: Consumer, state: str) -> None:
     assert answer.outcome == "committed"
     if state == "completed":
         a.clock.advance(100)
-        await a.world.promote(a.partition)
+        await a.world.upkeep.promote(a.partition)
     elif state == "cancelled":
         await a.later_pass(["unwait", "w1"])
 
@@ -562,7 +566,7 @@ async def test_a_wait_that_is_over_does_not_complete(a: Consumer, state: str) ->
     await a.redis.zadd(a.partition.delayed, {f"wait {RUN} w1": 0})
     before = await a.written()
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await a.written() == before
 
@@ -574,7 +578,7 @@ async def test_a_wait_of_a_finished_run_does_not_complete(a: Consumer, status: s
     a.clock.advance(100)
     before = await a.written()
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await a.written() == before
     assert await a.redis.zcard(a.partition.delayed) == 0

@@ -131,7 +131,7 @@ async def commit_seen(a: Consumer, consumed: int, *items: Item) -> bool:
     """Commit a pass that saw so much of the log; whether the run has news for the body afterwards."""
     row = await a.row()
     nobody = Delivery(a.partition, "workflows", "0-1", {})
-    await a.world.commit(
+    await a.world.deliveries.commit(
         nobody,
         row.run_id,
         "nobody",
@@ -284,7 +284,7 @@ async def play(a: Consumer, first: list[str], modes: tuple[str, str], cut: int, 
             model.consumed = loaded
             assigns: list[Item] = [["assign", f"s{n}", g] for n, g in moves.items()]
             row = await a.row(run)
-            await a.world.commit(
+            await a.world.deliveries.commit(
                 Delivery(a.partition, "workflows", "0-1", {}),
                 run,
                 "nobody",
@@ -312,7 +312,7 @@ async def play_end(a: Consumer, model: Model, run: str, n: int, failed: bool) ->
         msgspec.structs.replace(nowhere, fields={**nowhere.fields, "msg": step(f"s{n}", run=run)[5]}),  # type: ignore[dict-item]
         token=state.token,
     )
-    record = await a.world.complete(
+    record = await a.world.deliveries.complete(
         a.completion(Attempt(nowhere, item, None), "failed" if failed else "completed", may_replay=False)  # type: ignore[arg-type]
     )
     assert record.outcome in ("completed", "failed")

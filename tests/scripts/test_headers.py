@@ -65,10 +65,10 @@ async def test_the_keys_of_a_run_are_those_that_keys_py_names(a: Consumer) -> No
     queued = await a.steps_delivered()
     await a.retry(await a.claim(queued["s1"]), delay_ms=5)
     gpu = (await a.steps_delivered(stream="steps:gpu"))["s2"]
-    await a.world.bury(gpu, run_id=RUN, reason="undecodable", detail="")
+    await a.world.deliveries.bury(gpu, run_id=RUN, reason="undecodable", detail="")
     a.clock.advance(2)
-    await a.world.promote(a.partition)
-    await a.world.reclaim((a.partition, "steps"), "0-0", 10)
+    await a.world.upkeep.promote(a.partition)
+    await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)
     wake = await a.load((await a.read("workflows"))[0])
     assert (await a.commit(wake, end())).outcome == "ended"
 

@@ -84,7 +84,7 @@ async def test_a_token_is_free_at_once_when_its_hook_is_over(a: Consumer, how: s
         await a.world.events.run_failed("r1", ErrorInfo("Oops", ""))
     if how == "reaped":
         a.clock.advance(a.world.settings.retention_ms)
-        assert await a.world.reap(a.partition, 10) == 1
+        assert await a.world.upkeep.reap(a.partition, 10) == 1
 
     # then nobody can resume it, and another run takes the token
     with pytest.raises((HookNotFound, RunGone)):
@@ -271,7 +271,7 @@ async def test_a_reaped_run_leaves_no_key(a: Consumer) -> None:
     await a.later_pass(end())
 
     a.clock.advance(a.world.settings.retention_ms)
-    await a.world.reap(a.partition, 10)
+    await a.world.upkeep.reap(a.partition, 10)
 
     assert [key for key in await a.redis.keys("*") if b":run:" in key] == []
 

@@ -70,7 +70,7 @@ async def test_nothing_is_written_when_another_worker_has_started_the_step_again
     turn = await _started(a)
     again = await b.take(turn.delivery)
     item = b.claim_item(again, run_id=RUN, step_id="s1", message_id="start", owned=True)
-    assert (await b.world.claim(item)).outcome == "started"
+    assert (await b.world.deliveries.claim(item)).outcome == "started"
 
     assert (await a.commit(turn, did("s1", "t1", length=4), end(), consumed=5)).outcome == "lost"
     assert (await a.step("s1")).token == item.token
@@ -104,7 +104,7 @@ async def test_nothing_is_written_when_the_step_has_used_up_its_attempts_meanwhi
     turn = await _started(a)
     again = await b.take(turn.delivery)
     item = b.claim_item(again, run_id=RUN, step_id="s1", message_id="start", owned=True, attempts_allowed=1)
-    assert (await b.world.claim(item)).outcome == "exhausted"
+    assert (await b.world.deliveries.claim(item)).outcome == "exhausted"
 
     assert (await a.commit(turn, did("s1", "t1", length=4), end(), consumed=5)).outcome == "lost"
     assert (await a.row()).status == "running"

@@ -100,7 +100,7 @@ class Chaos:
     async def claim(self, hand: Hand) -> str | None:
         step_id = hand.owned or hand.delivery.text("step")
         item = hand.worker.claim_item(hand.delivery, step_id=step_id, attempts_allowed=3, owned=bool(hand.owned))
-        claim = await self.ask(lambda: hand.worker.world.claim(item))
+        claim = await self.ask(lambda: hand.worker.world.deliveries.claim(item))
         self.trace.append(f"  {claim.outcome} {claim.detail} {claim.step_id}")
         if claim.outcome == "started":
             hand.attempt = Attempt(hand.delivery, item, claim)
@@ -124,7 +124,7 @@ class Chaos:
         item = hand.worker.completion(
             hand.attempt, outcome, may_replay=self.orderly or self.random.random() < 0.7, **changes
         )
-        record = await self.ask(lambda: hand.worker.world.complete(item))
+        record = await self.ask(lambda: hand.worker.world.deliveries.complete(item))
         self.trace.append(f"  {outcome}: {record.outcome} {record.detail}")
         hand.owned = ""
         return "load" if record.detail == "responsible" else None
@@ -185,7 +185,7 @@ class Chaos:
                 await self.read(worker)
             elif choice < 0.35:
                 worker.clock.advance(self.random.choice([1, 20]))
-                await self.ask(lambda w=worker: w.world.promote(w.partition))  # type: ignore[misc]
+                await self.ask(lambda w=worker: w.world.upkeep.promote(w.partition))  # type: ignore[misc]
             elif choice < 0.47:
                 await self.steal()
             elif choice < 0.52:
@@ -210,7 +210,7 @@ class Chaos:
             while self.hands:
                 await self.turn_of(self.hands[0])
             worker.clock.advance(50)
-            until, _ = await worker.world.promote(worker.partition)
+            until, _ = await worker.world.upkeep.promote(worker.partition)
             left = sum([await worker.redis.xlen(worker.partition.tag + s) for s in ("steps", "workflows")])
             if until is None and not left:
                 return

@@ -40,7 +40,7 @@ async def test_a_claim_asked_again_after_the_delivery_was_taken_over_is_stale(a:
     await b.claim(await b.take(attempt.delivery))
     before = await a.dump()
 
-    assert (await a.world.claim(attempt.item)).outcome == "stale"
+    assert (await a.world.deliveries.claim(attempt.item)).outcome == "stale"
     assert await a.dump() == before
 
 
@@ -60,10 +60,10 @@ async def test_a_reap_asked_again_deletes_nothing_more(a: Consumer) -> None:
     a.clock.advance(a.world.settings.retention_ms)
     await a.begin("young")
     await a.finish("young")
-    assert await a.world.reap(a.partition, 10) == 1
+    assert await a.world.upkeep.reap(a.partition, 10) == 1
     before = await a.dump()
 
-    assert await a.world.reap(a.partition, 10) == 0
+    assert await a.world.upkeep.reap(a.partition, 10) == 0
     assert await a.dump() == before
     assert not await a.redis.exists(a.key("old"), a.partition.log("old"))
 
@@ -71,14 +71,14 @@ async def test_a_reap_asked_again_deletes_nothing_more(a: Consumer) -> None:
 async def test_a_reclaim_asked_again_takes_nothing_twice_and_loses_nothing(a: Consumer, b: Consumer) -> None:
     attempt = await put_step(a, "pending")
     await a.age(attempt.delivery)
-    await b.world.reclaim((b.partition, "steps"), "0-0", 10)  # the reply is lost
+    await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)  # the reply is lost
     before = await a.dump()
 
-    assert not (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
+    assert not (await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)).taken
     assert await a.dump() == before
 
     await b.age(attempt.delivery)
-    assert (await b.world.reclaim((b.partition, "steps"), "0-0", 10)).taken
+    assert (await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)).taken
 
 
 async def test_a_renewal_asked_again_answers_the_same(a: Consumer, b: Consumer) -> None:

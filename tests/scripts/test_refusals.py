@@ -128,7 +128,7 @@ async def test_without_memory_a_promotion_is_refused_whole(a: Consumer, full: Fu
     before = await a.dump()
 
     with full(), refused():
-        await a.world.promote(a.partition)
+        await a.world.upkeep.promote(a.partition)
 
     assert await a.dump() == before
 
@@ -156,10 +156,10 @@ async def test_without_memory_deliveries_are_settled_moved_and_buried(a: Consume
     deliveries = await a.dispatch(step("s1"), step("s2"), step("s3"), step("s4"))
 
     with full():
-        assert await a.world.settle(deliveries["s1"])
+        assert await a.world.deliveries.settle(deliveries["s1"])
         assert await a.move(deliveries["s2"])
         assert await a.move(deliveries["s3"], delay_ms=5)
-        assert await a.world.bury(deliveries["s4"], run_id=RUN, reason="max_deliveries", detail="", code="X")
+        assert await a.world.deliveries.bury(deliveries["s4"], run_id=RUN, reason="max_deliveries", detail="", code="X")
 
     assert await a.redis.xlen(a.partition.dead) == 1
 
@@ -169,7 +169,7 @@ async def test_without_memory_a_leaderless_delivery_is_still_reclaimed_or_left(a
     await a.age(attempt.delivery)
 
     with full(), contextlib.suppress(RedisUnavailable, ResponseError):
-        await a.world.reclaim((a.partition, "steps"), "0-0", 10)
+        await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)
 
     assert await a.pending(attempt.delivery) is not None
 

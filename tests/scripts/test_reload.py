@@ -42,22 +42,22 @@ async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consume
     renewal.close()
     called.add("renew_leases")
     a.clock.advance(5)
-    assert await a.world.promote(a.partition) == (None, [0, 0])
+    assert await a.world.upkeep.promote(a.partition) == (None, [0, 0])
     await a.world.events.hook_created(RUN, "h1", "token")
     await a.world.hooks.resume("token", b"")
     await a.world.events.hook_disposed(RUN, "h1")
     await a.world.hooks.release(a.partition)
     await a.world.cancel(RUN)
-    await a.world.reclaim((a.partition, "steps"), "0-0", 10)
+    await a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)
     deliveries = await a.steps_delivered()
-    await a.world.bury(deliveries["s3"], run_id=RUN, reason="undecodable", detail="")
-    await a.world.settle(deliveries["s1"])
+    await a.world.deliveries.bury(deliveries["s3"], run_id=RUN, reason="undecodable", detail="")
+    await a.world.deliveries.settle(deliveries["s1"])
     turn = await a.load((await a.read("workflows"))[0])
     assert (await a.complete(second)).outcome == "completed"
     assert (await a.commit(turn)).outcome == "again"
     assert (await a.commit(await a.load(turn.delivery), end())).outcome == "ended"
-    await a.world.remove_consumer((a.partition, "steps"), a.world.consumer)
-    await a.world.reap(a.partition, 1)
+    await a.world.upkeep.remove_consumer((a.partition, "steps"), a.world.consumer)
+    await a.world.upkeep.reap(a.partition, 1)
     (letter,) = [letter.name async for letter in a.world.dead.letters()]
     with pytest.raises(RunGone):
         await a.world.dead.redrive(letter)

@@ -28,8 +28,8 @@ async def test_a_due_wait_completes_once_and_wakes_the_run(a: Consumer) -> None:
     await waiting(a, 100)
     a.clock.advance(103)
 
-    assert await a.world.promote(a.partition) == (None, [3])
-    assert await a.world.promote(a.partition) == (None, [])
+    assert await a.world.upkeep.promote(a.partition) == (None, [3])
+    assert await a.world.upkeep.promote(a.partition) == (None, [])
 
     assert (await a.kinds()).count("wait_completed") == 1
     (wake,) = await a.wakes()
@@ -40,7 +40,7 @@ async def test_two_consumers_that_promote_at_once_complete_a_wait_once(a: Consum
     await waiting(a, 100)
     a.clock.advance(100)
 
-    lates = [(await x.world.promote(x.partition))[1] for x in (a, b)]
+    lates = [(await x.world.upkeep.promote(x.partition))[1] for x in (a, b)]
 
     assert lates == [[0], []]
     assert (await a.kinds()).count("wait_completed") == 1
@@ -51,18 +51,18 @@ async def test_an_early_promotion_loses_nothing(a: Consumer) -> None:
     before = await a.dump()
     a.clock.advance(99)
 
-    assert await a.world.promote(a.partition) == (1, [])
+    assert await a.world.upkeep.promote(a.partition) == (1, [])
     assert await a.dump() == before
 
     a.clock.advance(1)
-    assert await a.world.promote(a.partition) == (None, [0])
+    assert await a.world.upkeep.promote(a.partition) == (None, [0])
 
 
 async def test_several_waits_of_one_run_complete_in_order_with_one_wake(a: Consumer) -> None:
     await waiting(a, 30, 10, 20)
     a.clock.advance(50)
 
-    assert (await a.world.promote(a.partition))[1] == [40, 30, 20]
+    assert (await a.world.upkeep.promote(a.partition))[1] == [40, 30, 20]
     assert [event.id for event in await a.log() if event.kind == "wait_completed"] == ["w1", "w2", "w0"]
     assert len(await a.wakes()) == 1
 
@@ -71,10 +71,10 @@ async def test_a_promotion_takes_no_more_than_its_limit_and_says_that_more_is_du
     await waiting(a, *range(1, 8))
     a.clock.advance(10)
 
-    until, lates = await a.world.promote(a.partition, limit=5)
+    until, lates = await a.world.upkeep.promote(a.partition, limit=5)
 
     assert (until, len(lates)) == (0, 5)
-    assert len((await a.world.promote(a.partition, limit=5))[1]) == 2
+    assert len((await a.world.upkeep.promote(a.partition, limit=5))[1]) == 2
 
 
 async def test_a_wait_due_while_its_run_is_replayed_makes_the_commit_go_again(a: Consumer) -> None:
@@ -82,7 +82,7 @@ async def test_a_wait_due_while_its_run_is_replayed_makes_the_commit_go_again(a:
     await a.world.cancel(RUN)
     turn = await a.load((await a.read("workflows"))[0])
     a.clock.advance(100)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert (await a.commit(turn)).outcome == "again"
     assert len(await a.wakes()) == 1  # the cancel's
@@ -95,7 +95,7 @@ async def test_timers_of_a_finished_run_are_dropped_without_a_trace(a: Consumer,
     a.clock.advance(100)
     before = await a.written()
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await a.written() == before
     assert await a.redis.zcard(a.partition.delayed) == 0
@@ -107,7 +107,7 @@ async def test_timers_of_a_run_that_was_deleted_are_dropped_without_a_key(a: Con
     await a.redis.delete(a.key(), a.partition.log(RUN))
     a.clock.advance(100)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert not await a.redis.exists(a.key(), a.partition.log(RUN))
 
@@ -116,7 +116,7 @@ async def test_a_wait_of_months_is_kept_to_the_millisecond(a: Consumer) -> None:
     ms = 400 * 24 * 3_600_000 + 1
     await waiting(a, ms)
 
-    assert (await a.world.promote(a.partition))[0] == ms
+    assert (await a.world.upkeep.promote(a.partition))[0] == ms
 
 
 # -- delayed messages
@@ -129,7 +129,7 @@ async def test_a_delayed_retry_comes_back_as_the_same_message(a: Consumer) -> No
     assert await a.steps_delivered() == {}
 
     a.clock.advance(1000)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     back = (await a.steps_delivered())["s1"]
     assert back.fields == attempt.delivery.fields
@@ -142,7 +142,7 @@ async def test_a_delayed_retry_goes_to_the_queue_it_was_given(a: Consumer) -> No
     await a.complete(attempt, "retrying", delay_ms=5, target="steps:gpu@blue")
     a.clock.advance(5)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert set(await a.steps_delivered(stream="steps:gpu@blue")) == {"s1"}
 
@@ -152,7 +152,7 @@ async def test_a_delayed_retry_of_a_finished_run_starts_nothing(a: Consumer) -> 
     await a.retry(attempt, delay_ms=5)
     await a.finish()
     a.clock.advance(5)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     for delivery in (await a.steps_delivered()).values():
         assert (await a.claim(delivery)).outcome == "gone"
@@ -165,7 +165,7 @@ async def test_an_inline_step_that_retries_with_a_delay_comes_back_as_a_step_mes
     await a.retry(await a.claim(turn.delivery, step_id="s1", token=token), delay_ms=5)
     a.clock.advance(5)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert (await a.claim((await a.steps_delivered())["s1"])).claim.attempt == 2
 
@@ -182,7 +182,7 @@ async def test_a_delayed_workflow_message_comes_back_as_the_same_message(a: Cons
     assert await a.read("workflows") == []
     a.clock.advance(1000)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     (back,) = await a.read("workflows")
     assert {**back.fields, "at": b""} == {**delivery.fields, "at": b""}
@@ -193,12 +193,12 @@ async def test_a_delayed_workflow_message_comes_back_as_the_same_message(a: Cons
 async def test_a_message_with_newlines_and_zero_bytes_comes_back_as_it_was(a: Consumer) -> None:
     delivery = (await a.dispatch(step("s1")))["s1"]
     body = b"\n\x00\xff a b\n\nc"
-    await a.world.move(
+    await a.world.deliveries.move(
         delivery, Outgoing.again(delivery, body=body, message_id="s1"), old_id="s1", target="steps", delay_ms=1
     )
     a.clock.advance(1)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert (await a.steps_delivered())["s1"].fields["msg"] == body
 
@@ -212,10 +212,10 @@ async def test_a_delayed_message_that_cannot_be_read_goes_to_the_dead_letters(
     await waiting(a)
     delivery = await a.publish("s1")
     foreign = msgspec.structs.replace(Outgoing.of(step_message("s1", name=name)), id=identifier)
-    await a.world.move(delivery, foreign, old_id=identifier, target="steps", delay_ms=1)
+    await a.world.deliveries.move(delivery, foreign, old_id=identifier, target="steps", delay_ms=1)
     a.clock.advance(1)
 
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     ((_, letter),) = await a.redis.xrange(a.partition.dead)
     assert letter[b"reason"] == b"undecodable"
@@ -247,7 +247,7 @@ async def test_a_wait_cancelled_before_it_is_due_never_completes(a: Consumer) ->
     await a.later_pass(["unwait", "w0"], step("s1"))
     a.clock.advance(100)
 
-    assert await a.world.promote(a.partition) == (None, [])
+    assert await a.world.upkeep.promote(a.partition) == (None, [])
     assert (await a.kinds()).count("wait_cancelled") == 1
 
 
@@ -256,7 +256,7 @@ async def test_a_wait_that_completed_before_the_commit_cancels_it_is_left_as_it_
     await a.world.cancel(RUN)
     turn = await a.load((await a.read("workflows"))[0])
     a.clock.advance(100)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert (await a.commit(turn, ["unwait", "w0"])).outcome == "again"
     assert "wait_cancelled" not in await a.kinds()
@@ -269,9 +269,9 @@ async def test_retention_is_counted_from_the_end_of_the_run(a: Consumer) -> None
     keep = a.world.settings.retention_ms
 
     a.clock.advance(keep - 1)
-    assert await a.world.reap(a.partition, 10) == 0
+    assert await a.world.upkeep.reap(a.partition, 10) == 0
     a.clock.advance(1)
-    assert await a.world.reap(a.partition, 10) == 1
+    assert await a.world.upkeep.reap(a.partition, 10) == 1
     assert not await a.redis.exists(a.key(), a.partition.log(RUN), a.partition.expiring, a.partition.index("created"))
 
 
@@ -282,11 +282,11 @@ async def test_a_reaped_run_takes_its_timers_and_retries_along(a: Consumer) -> N
     await a.retry(await a.claim((await a.steps_delivered())["s1"]), delay_ms=10**10)
     await waiting(a, 10**10, run="other")
     a.clock.advance(1)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
     await a.finish(how="cancelled")
     a.clock.advance(a.world.settings.retention_ms)
 
-    assert await a.world.reap(a.partition, 10) == 1
+    assert await a.world.upkeep.reap(a.partition, 10) == 1
 
     assert await a.redis.zrange(a.partition.delayed, 0, -1) == [b"wait other w0"]
     assert await a.redis.hlen(a.partition.delayed_body) == 0
@@ -313,7 +313,7 @@ async def test_a_run_that_began_is_asked_to_stop_and_not_ended_although_its_mess
 ) -> None:
     await a.world.create_run(RUN, "wf", b"\x90", begins=Begins(100))
     a.clock.advance(100)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await a.world.cancel(RUN) == "pending"
 

@@ -20,7 +20,7 @@ async def owner(a: Consumer, *more: list[str | bytes | int]) -> tuple[Turn, str]
 
 
 async def complete_owned(a: Consumer, turn: Turn, token: str) -> Recorded:
-    return await a.world.complete(
+    return await a.world.deliveries.complete(
         Completion(
             run_id=RUN,
             step_id="s1",
@@ -442,7 +442,7 @@ async def test_a_load_makes_a_message_responsible_only_while_its_caller_holds_it
     attempt = await a.claim((await a.dispatch(step("s1")))["s1"])
     await a.complete(attempt)
     await a.redis.hset(a.key(), "wake", "")
-    await a.world.settle(attempt.delivery)
+    await a.world.deliveries.settle(attempt.delivery)
 
     await a.load(attempt.delivery)
 

@@ -39,9 +39,9 @@ IDS: dict[str, Ask] = {
 }
 NUMBERS: dict[str, Ask] = {
     "due": lambda a, bad: a.world.events.wait_created(RUN, "w9", bad),  # type: ignore[arg-type]
-    "limit of a promotion": lambda a, bad: a.world.promote(a.partition, bad),  # type: ignore[arg-type]
-    "limit of a reap": lambda a, bad: a.world.reap(a.partition, bad),  # type: ignore[arg-type]
-    "count of a reclaim": lambda a, bad: a.world.reclaim((a.partition, "steps"), "0-0", bad),  # type: ignore[arg-type]
+    "limit of a promotion": lambda a, bad: a.world.upkeep.promote(a.partition, bad),  # type: ignore[arg-type]
+    "limit of a reap": lambda a, bad: a.world.upkeep.reap(a.partition, bad),  # type: ignore[arg-type]
+    "count of a reclaim": lambda a, bad: a.world.deliveries.reclaim((a.partition, "steps"), "0-0", bad),  # type: ignore[arg-type]
 }
 CASES = [
     *[(name, ask, bad) for name, ask in RUN_IDS.items() for bad in BAD_IDS],
@@ -85,7 +85,7 @@ async def test_an_outcome_that_makes_no_sense_is_broken_and_writes_nothing(
     item = a.completion(await put_step(a, "running"), "retrying")
     before = await a.dump()
 
-    recorded = await a.world.complete(msgspec.structs.replace(item, **changes))
+    recorded = await a.world.deliveries.complete(msgspec.structs.replace(item, **changes))
 
     assert recorded.outcome == "broken"
     assert await a.dump() == before

@@ -54,7 +54,9 @@ async def a_delivery_is_put_into_a_stream_that_another_program_has_overwritten(a
 async def bury(a: Consumer, state: str, code: str = "") -> Ask:
     """A delivery of a step in this state is to be buried."""
     delivery = (await put_step(a, state)).delivery
-    return lambda: a.world.bury(delivery, run_id=RUN, reason="max_deliveries", detail="why", code=code, payload=b"\x80")
+    return lambda: a.world.deliveries.bury(
+        delivery, run_id=RUN, reason="max_deliveries", detail="why", code=code, payload=b"\x80"
+    )
 
 
 @scene("bury_message", "buried", again="stale")
@@ -70,7 +72,7 @@ async def a_delivery_is_buried_and_its_run_fails(a: Consumer, b: Consumer) -> As
 @scene("bury_message", "buried", again="stale")
 async def a_delivery_of_a_run_that_does_not_exist_is_buried(a: Consumer, b: Consumer) -> Ask:
     delivery = await a.publish("s1")
-    return lambda: a.world.bury(delivery, run_id=RUN, reason="unknown_run", detail="", code="X")
+    return lambda: a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_run", detail="", code="X")
 
 
 @scene("bury_message", "stale")
@@ -90,20 +92,20 @@ async def a_delivery_is_buried_where_another_program_has_overwritten_the_dead_le
 @scene("settle_message", "settled", again="stale")
 async def a_delivery_is_settled(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
-    return lambda: a.world.settle(attempt.delivery)
+    return lambda: a.world.deliveries.settle(attempt.delivery)
 
 
 @scene("settle_message", "stale")
 async def a_lost_delivery_is_settled(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
     await b.take(attempt.delivery)
-    return lambda: a.world.settle(attempt.delivery)
+    return lambda: a.world.deliveries.settle(attempt.delivery)
 
 
 @scene("settle_message", "broken")
 async def a_delivery_is_settled_under_an_entry_id_that_is_none(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
-    return lambda: a.world.settle(msgspec.structs.replace(attempt.delivery, entry_id="x"))
+    return lambda: a.world.deliveries.settle(msgspec.structs.replace(attempt.delivery, entry_id="x"))
 
 
 @scene("renew_leases", "broken")
@@ -126,27 +128,27 @@ async def one_of_two_deliveries_can_be_renewed(a: Consumer, b: Consumer) -> Call
 async def a_delivery_is_reclaimed_whose_lease_ran_out(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
     await a.age(attempt.delivery)
-    return lambda: b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    return lambda: b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
 
 @scene("reclaim_stale", "reclaimed")
 async def nothing_is_reclaimed_while_leases_are_renewed(a: Consumer, b: Consumer) -> Ask:
     await put_step(a, "running")
     hour = 3_600_000  # a scene may stand for minutes
-    return lambda: b.world.reclaim((b.partition, "steps"), "0-0", 10, lease_ms=hour)
+    return lambda: b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10, lease_ms=hour)
 
 
 @scene("reclaim_stale", "busy")
 async def a_stream_is_swept_by_another_consumer(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
-    await b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
     await a.age(attempt.delivery)
-    return lambda: a.world.reclaim((a.partition, "steps"), "0-0", 10)
+    return lambda: a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)
 
 
 @scene("reclaim_stale", "no_group")
 async def a_stream_is_swept_whose_group_is_gone(a: Consumer, b: Consumer) -> Ask:
-    return lambda: a.world.reclaim((a.partition, "steps"), "0-0", 10)
+    return lambda: a.world.deliveries.reclaim((a.partition, "steps"), "0-0", 10)
 
 
 @scene("reclaim_stale", "broken")
@@ -154,27 +156,27 @@ async def a_stream_is_swept_where_another_program_has_overwritten_the_counters(a
     attempt = await put_step(a, "pending")
     await a.age(attempt.delivery)
     await overwrite(a, a.partition.stats)
-    return lambda: b.world.reclaim((b.partition, "steps"), "0-0", 10)
+    return lambda: b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
 
 
 @scene("remove_consumer", "removed")
 async def a_consumer_that_holds_nothing_is_removed(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "pending")
     await b.take(attempt.delivery)
-    return lambda: b.world.remove_consumer((b.partition, "steps"), a.world.consumer)
+    return lambda: b.world.upkeep.remove_consumer((b.partition, "steps"), a.world.consumer)
 
 
 @scene("remove_consumer", "holding")
 async def a_consumer_that_holds_something_is_removed(a: Consumer, b: Consumer) -> Ask:
     await put_step(a, "pending")
-    return lambda: b.world.remove_consumer((b.partition, "steps"), a.world.consumer)
+    return lambda: b.world.upkeep.remove_consumer((b.partition, "steps"), a.world.consumer)
 
 
 @scene("remove_consumer", "no_group")
 async def a_consumer_of_a_group_that_is_gone_is_removed(a: Consumer, b: Consumer) -> Ask:
-    return lambda: b.world.remove_consumer((b.partition, "steps"), a.world.consumer)
+    return lambda: b.world.upkeep.remove_consumer((b.partition, "steps"), a.world.consumer)
 
 
 @scene("remove_consumer", "broken")
 async def a_consumer_of_a_stream_that_is_none_is_removed(a: Consumer, b: Consumer) -> Ask:
-    return lambda: b.world.remove_consumer((b.partition, "stats"), a.world.consumer)
+    return lambda: b.world.upkeep.remove_consumer((b.partition, "stats"), a.world.consumer)

@@ -13,7 +13,7 @@ NO_LETTER = "1-1"
 async def buried(a: Consumer, reason: str = "unknown_name") -> str:
     """The name of the letter that holds the message of a run's step."""
     delivery = (await put_step(a, "pending")).delivery
-    await a.world.bury(delivery, run_id=RUN, reason=reason, detail="why")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason=reason, detail="why")
     return await letter_name(a)
 
 
@@ -31,7 +31,7 @@ async def a_letter_is_redriven(a: Consumer, b: Consumer) -> Ask:
 async def one_of_two_letters_of_a_run_is_redriven(a: Consumer, b: Consumer) -> Ask:
     name = await buried(a)
     another = await a.publish("s2")
-    await a.world.bury(another, run_id=RUN, reason="broken", detail="why")
+    await a.world.deliveries.bury(another, run_id=RUN, reason="broken", detail="why")
     return lambda: a.world.dead.redrive(name)
 
 
@@ -52,7 +52,7 @@ async def a_letter_of_a_run_that_has_ended_is_redriven(a: Consumer, b: Consumer)
 @scene("redrive_letter", "not_found")
 async def a_letter_of_a_run_that_does_not_exist_is_redriven(a: Consumer, b: Consumer) -> Ask | Call:
     delivery = await a.publish("s1")
-    await a.world.bury(delivery, run_id=RUN, reason="not_found", detail="why")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="not_found", detail="why")
     letter = (await a.redis.xrange(a.partition.dead))[0][0]
     args = (a.clock.now, letter, RUN, "step", "s1", "work", 1, "", a.clock.now, "steps", b"\x80")
     return Call("redrive_letter", a.partition.stats, args)

@@ -36,7 +36,7 @@ async def _unread(a: Consumer) -> Delivery:
 
 def _first(a: Consumer, delivery: Delivery, item: Item, *, consumed: int, began_ms: int) -> Ask:
     """The commit of a first pass that read nothing; ``began_ms`` is the body's time after that of the call."""
-    return lambda: a.world.commit(
+    return lambda: a.world.deliveries.commit(
         delivery,
         RUN,
         "start",
@@ -250,7 +250,9 @@ async def a_pass_asks_for_a_step_under_another_name(a: Consumer, b: Consumer) ->
 @scene("commit_pass", "not_found")
 async def a_pass_is_committed_to_a_run_that_does_not_exist(a: Consumer, b: Consumer) -> Ask:
     delivery = await a.publish("s1")
-    return lambda: a.world.commit(delivery, RUN, "s1", step("s2"), replayed_to=0, consumed=2, pass_token="p1")
+    return lambda: a.world.deliveries.commit(
+        delivery, RUN, "s1", step("s2"), replayed_to=0, consumed=2, pass_token="p1"
+    )
 
 
 @scene("commit_pass", "broken")

@@ -135,7 +135,7 @@ async def a_run_is_recovered_that_has_gone_on(a: Consumer, b: Consumer) -> Call:
 @scene("recover_run", "parked")
 async def a_run_is_recovered_whose_wake_is_a_dead_letter(a: Consumer, b: Consumer) -> Call:
     turn = await a.begin()
-    await a.world.bury(turn.delivery, run_id=RUN, reason="unknown_name", detail="why")
+    await a.world.deliveries.bury(turn.delivery, run_id=RUN, reason="unknown_name", detail="why")
     return recover(a, "start")
 
 
@@ -220,7 +220,7 @@ async def a_step_is_dispatched_again_that_has_gone_on(a: Consumer, b: Consumer) 
 @scene("redispatch_step", "parked")
 async def a_step_is_dispatched_again_whose_message_is_a_dead_letter(a: Consumer, b: Consumer) -> Call:
     delivery = (await put_step(a, "pending")).delivery
-    await a.world.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
     return await redispatch(a)
 
 

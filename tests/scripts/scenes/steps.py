@@ -79,7 +79,7 @@ async def a_missing_step_is_created_and_claimed(a: Consumer, b: Consumer) -> Ask
 async def a_running_step_is_claimed_by_a_duplicate_whose_first_is_gone(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(b, "running")
     second = await a.duplicate(attempt.delivery)
-    await b.world.settle(attempt.delivery)
+    await b.world.deliveries.settle(attempt.delivery)
     return lambda: a.claim(second)
 
 

@@ -15,7 +15,7 @@ from tests.scripts.test_fences import put_step, put_wait
 async def a_timer_is_due(a: Consumer, b: Consumer) -> Ask:
     await put_wait(a, "waiting")
     a.clock.advance(100)
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("promote_due", "promoted", again="promoted")
@@ -23,7 +23,7 @@ async def a_timer_of_a_run_that_has_ended_is_due(a: Consumer, b: Consumer) -> As
     await put_wait(a, "waiting")
     await a.finish(how="cancelled")
     a.clock.advance(100)
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("promote_due", "promoted 400", again="promoted")
@@ -32,7 +32,7 @@ async def one_message_is_due_and_another_is_not(a: Consumer, b: Consumer) -> Ask
     later = await a.duplicate(attempt.delivery)
     await a.move(later, delay_ms=1500, new_id="s1b")
     a.clock.advance(1100)
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("promote_due", "promoted", again="promoted")
@@ -40,12 +40,12 @@ async def a_message_that_cannot_be_read_is_due(a: Consumer, b: Consumer) -> Ask:
     await put_step(a, "delayed")
     await a.redis.hset(a.partition.delayed_body, "step r1 s1", "nonsense")
     a.clock.advance(1100)
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("promote_due", "promoted")
 async def nothing_is_due(a: Consumer, b: Consumer) -> Ask:
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("promote_due", "broken")
@@ -53,7 +53,7 @@ async def a_timer_is_due_where_another_program_has_overwritten_the_counters(a: C
     await put_wait(a, "waiting")
     a.clock.advance(100)
     await overwrite(a, a.partition.stats)
-    return lambda: a.world.promote(a.partition)
+    return lambda: a.world.upkeep.promote(a.partition)
 
 
 @scene("reap_expired", "reaped", again="reaped")
@@ -63,7 +63,7 @@ async def the_retention_of_one_of_two_runs_is_over(a: Consumer, b: Consumer) -> 
     a.clock.advance(a.world.settings.retention_ms)
     await a.begin("young")
     await a.finish("young")
-    return lambda: a.world.reap(a.partition, 10)
+    return lambda: a.world.upkeep.reap(a.partition, 10)
 
 
 @scene("reap_expired", "reaped", again="reaped")
@@ -73,7 +73,7 @@ async def the_retention_of_a_run_with_output_streams_is_over(a: Consumer, b: Con
         await write(a, running.item.token, name)
     await a.finish()
     a.clock.advance(a.world.settings.retention_ms)
-    return lambda: a.world.reap(a.partition, 10)
+    return lambda: a.world.upkeep.reap(a.partition, 10)
 
 
 @scene("reap_expired", "broken")
@@ -82,4 +82,4 @@ async def runs_are_reaped_where_another_program_has_overwritten_an_index(a: Cons
     await a.finish("old")
     a.clock.advance(a.world.settings.retention_ms)
     await overwrite(a, a.partition.index("created"))
-    return lambda: a.world.reap(a.partition, 10)
+    return lambda: a.world.upkeep.reap(a.partition, 10)
