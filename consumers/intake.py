@@ -7,7 +7,6 @@ together with those that end in the same tick, and no task waits for that.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
@@ -87,8 +86,11 @@ class Intake:
         """Take deliveries into work; those that this process works on already are only renewed."""
         fresh = self._leases.hold(deliveries)
         self._open += len(fresh)
+        firsts: dict[str, int] = {}
         together: dict[Partition, list[Taken]] = {}
         for delivery in fresh:
+            if delivery.deliveries == 1:
+                firsts[delivery.kind] = firsts.get(delivery.kind, 0) + 1
             slots = self._slots_of(delivery)
             slots.hold()
             taken = self._usual(delivery)
@@ -99,7 +101,7 @@ class Intake:
         for partition, batch in together.items():
             for start in range(0, len(batch), MOST_ITEMS):
                 self._work.begin(self._claim(partition, batch[start : start + MOST_ITEMS]))
-        for kind, count in Counter(delivery.kind for delivery in fresh if delivery.deliveries == 1).items():
+        for kind, count in firsts.items():
             observe(MessageRead(kind, "first", count))
 
     def _slots_of(self, delivery: Delivery) -> Slots:

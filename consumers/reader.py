@@ -7,7 +7,7 @@ is busy one blocking read on all of them, with each one's share as COUNT, says w
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 
 from consumers.health import LoopHealth
@@ -62,13 +62,23 @@ class Reader:
         batch = min(free, max(_AT_ONCE, self._slots.limit // 2))
         count = batch if streams[0] in self._busy else max(1, free // len(streams))
         deliveries = await self._world.queue.read(streams, count=count, block_ms=block_ms)
-        came = Counter((delivery.partition, delivery.stream) for delivery in deliveries)
-        self._busy = self._busy.difference(streams).union(stream for stream in came if came[stream] >= count)
+        self._note(streams, deliveries, count)
         self._health.read_done()
         if deliveries:
             self._accept(deliveries[:free])
         for delivery in deliveries[free:]:  # one blocking read over many streams brings one of each
             await self._world.deliveries.give_back(delivery)
+
+    def _note(self, streams: list[Stream], deliveries: list[Delivery], count: int) -> None:
+        """Which of the streams that were read are busy now."""
+        came = dict.fromkeys(streams, 0)
+        for delivery in deliveries:
+            came[delivery.partition, delivery.stream] += 1
+        for stream, number in came.items():
+            if number < count:
+                self._busy.discard(stream)
+            else:
+                self._busy.add(stream)
 
     def _next(self, free: int) -> list[Stream]:
         """The next in rotation: a busy stream, or as many neighbours as there are slots, none of them busy."""

@@ -40,7 +40,8 @@ class Batcher(Generic[Item, Answer]):
 
     What comes while a call is on its way goes with the next one: bodies that end at nearly the same time fall into
     step, and one call does for all. It waits no longer than ``HELD_S``, nor for more than one call can take.
-    ``send`` gets the items of one partition and answers each, in order.
+    ``send`` gets the items of one partition and answers each, in order. If ``hurried``, an item that finds no call on
+    its way goes at once, alone.
     """
 
     def __init__(
@@ -48,8 +49,11 @@ class Batcher(Generic[Item, Answer]):
         work: Begun,
         send: Callable[[Partition, list[Item]], Awaitable[list[Answer]]],
         size: Callable[[Item], int],
+        *,
+        hurried: bool = False,
     ) -> None:
         self._work = work
+        self._hurried = hurried
         self._send = send
         self._size = size
         self._lanes: dict[Partition, _Lane[Item, Answer]] = {}
@@ -65,7 +69,9 @@ class Batcher(Generic[Item, Answer]):
         if (lane := self._lanes.get(partition)) is None:
             lane = self._lanes[partition] = _Lane(partition)
         lane.waiting.append((item, done))
-        if lane.flush is None:
+        if self._hurried and not lane.flying and lane.flush is None:
+            self._flush(lane)
+        elif lane.flush is None:
             loop = asyncio.get_running_loop()
             lane.flush = (
                 loop.call_later(HELD_S, self._flush, lane) if lane.flying else loop.call_soon(self._flush, lane)

@@ -94,7 +94,7 @@ class World:
         self._token_prefix = suffix
         self._token_numbers = itertools.count(1)
         self._starts: Batcher[Start, Sequence[bytes]] = Batcher(
-            work, self._start_many, lambda item: 2 * len(item.message)
+            work, self._start_many, lambda item: 2 * len(item.message), hurried=True
         )
         self.deliveries = Deliveries(self, work)
         """What consumers do; not for those who start and watch runs."""

@@ -146,6 +146,16 @@ async def test_a_batch_over_64_items_is_cut_and_every_item_answered(a: Consumer)
     assert sorted(a.run_id for a in [x.item for x in attempts]) == [RUN] * 150
 
 
+async def test_a_start_that_finds_no_other_on_its_way_goes_at_once_and_those_behind_it_together(a: Consumer) -> None:
+    await a.world.create_run("first", "wf", b"")  # Redis knows the script from now on
+    before = await scripts_called(a)
+
+    started = await asyncio.gather(*(a.world.create_run(f"r{n}", "wf", b"") for n in range(100)))
+
+    assert {outcome for outcome, _ in started} == {"created"}
+    assert await scripts_called(a) - before == 3  # one, 64 and 35
+
+
 @pytest.mark.parametrize("more", [0, 100], ids=["holding_just_the_batch", "holding_much_more"])
 async def test_in_a_large_batch_only_what_was_taken_over_is_stale(a: Consumer, b: Consumer, more: int) -> None:
     deliveries = list((await a.dispatch(*(step(f"s{n:03}", "g1") for n in range(20 + more)))).values())[-20:]

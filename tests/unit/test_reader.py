@@ -50,7 +50,7 @@ class Reading:
         self.queue = self.redis
         self.settings = self
         self.block_ms = 2_000
-        self.give_back = self.redis.give_back
+        self.deliveries = self.redis
         health = LoopHealth("steps", 60.0)
         self.reader = Reader(cast("World", self), STREAMS, self.slots, health, self.accept)
 
