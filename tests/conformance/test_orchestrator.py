@@ -152,7 +152,8 @@ async def test_c40_after_a_restart_open_runs_go_on_from_the_messages_they_have_a
             assert await restarted.world.run(run_id).result(timeout=10) == result
         assert (raw.hgetall(restarted.partition.run("finished")), restarted.log("finished")) == finished
         wakes = [seen for seen in restarted.saw(MessageRead) if seen.kind == "workflow"]
-        assert [seen.delivery for seen in wakes] == ["first"] * 2, "the start of one run and the timer of another"
+        brought = [seen.delivery for seen in wakes for _ in range(seen.count)]  # one read may bring both
+        assert brought == ["first"] * 2, "the start of one run and the timer of another"
     invariants.check(raw, conf_app.wf)
 
 
