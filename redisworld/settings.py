@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ DATA_VERSION = 1
 
 SPEC_VERSION = 1
 """Version of messages and events (design section 6), carried by each of them in clear."""
+
+_FORBIDDEN_IN_WORD = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}:@]")
+"""What keys are cut at, what a terminal cannot show, and what is no UTF-8."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +126,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Refuse values that cannot work. Raises InvalidInput naming the setting."""
+        for field in msgspec.structs.fields(self):
+            try:
+                msgspec.convert(getattr(self, field.name), field.type)
+            except (msgspec.ValidationError, UnicodeEncodeError) as error:
+                raise InvalidInput(f"setting {field.name} must be another type: {error}") from error
         positive = ("concurrency", "replay_concurrency", "lease_ms", "block_ms", "max_deliveries", "chunk_steps",
                     "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "recover_every_ms", "max_payload",
                     "chunk_bytes", "max_log_events", "redis_timeout_ms", "output_length",
@@ -136,14 +145,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
         if self.partitions is not None and not 1 <= self.partitions <= 256:
             raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
-        if not self.namespace or any(c in "{}:@ \t\n" for c in self.namespace):
-            raise InvalidInput(
-                f"setting namespace must be a plain word without '{{}}:@' or spaces, not {self.namespace!r}"
-            )
-        if any(c in "{}:@ \t\n" for c in self.deployment):
-            raise InvalidInput(
-                f"setting deployment must be a plain word without '{{}}:@' or spaces, not {self.deployment!r}"
-            )
+        for name in ("namespace", "deployment"):
+            word = getattr(self, name)
+            if _FORBIDDEN_IN_WORD.search(word) or not (word or name == "deployment"):
+                raise InvalidInput(f"setting {name} must be a plain word without '{{}}:@' or spaces, not {word!r}")
         if self.affinity and not self.deployment:
             raise InvalidInput("setting affinity needs a deployment: set REDISWORLD_DEPLOYMENT")
 

@@ -61,7 +61,10 @@ class Signature:
     def __init__(self, func: Callable[..., Any], what: str = "function") -> None:
         self.what = what
         self._func = inspect.unwrap(func)
-        self._parameters = inspect.signature(func)
+        try:
+            self._parameters = inspect.signature(func)
+        except ValueError as error:  # of some functions written in C
+            raise InvalidInput(f"{what}: {error}; wrap it in a function of your own") from error
         self._annotations: dict[str, Any] | None = None
         self._positional, self._required = _by_position(self._parameters)
         self._result = f"{what}: the result"

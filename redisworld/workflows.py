@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from redisworld.backoff import Backoff
 from redisworld.durations import parse_ms
@@ -20,8 +20,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_NAME = 100
-_FORBIDDEN_IN_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f{}|]")
-_FORBIDDEN_IN_QUEUE = re.compile(r"[\s\x00-\x1f\x7f-\x9f{}|:@]")
+_FORBIDDEN_IN_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}|]")
+_FORBIDDEN_IN_QUEUE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}|:@]")
+"""White space and control characters, lone surrogates, which are no UTF-8, and what keys and headers are cut at."""
 
 
 class Step(Generic[P, R]):
@@ -73,6 +74,9 @@ class Step(Generic[P, R]):
 
 class Workflow(Generic[P, R]):
     """A registered workflow; start a run of it with ``world.start``."""
+
+    startable: Literal[True] = True
+    """What ``world.start`` takes says this."""
 
     def __init__(self, func: Callable[P, Coroutine[Any, Any, R]], *, name: str | None = None) -> None:
         self.func = func
@@ -209,6 +213,10 @@ def _call_of(func: Callable[..., Any]) -> Any:
 
 
 def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
+    if isinstance(func, (Step, Workflow)):
+        raise InvalidInput(f"a {what} is a function, not {func!r}, which is registered already; wrap it in another one")
+    if isinstance(func, classmethod):
+        raise InvalidInput(f"a {what} is a function, not {func!r}; a @staticmethod can be one")
     if not callable(func):
         raise InvalidInput(f"a {what} is a function, not {func!r}; options go by keyword, like name={func!r}")
     chosen = name if name is not None else getattr(func, "__name__", "")

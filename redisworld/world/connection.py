@@ -192,8 +192,10 @@ class Connection:
         self._blocked: set[Channel | _Pooled] = set()
         self._server: Any = None
         self._most_patience = math.inf
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Connection:
+        self._loop = asyncio.get_running_loop()
         self.commands = self._client(_COMMANDS_AT_ONCE + 4)
         self.followers = self._client(_FOLLOWERS_AT_ONCE)
         self._scripts = self._channel()
@@ -203,6 +205,19 @@ class Connection:
             await self.__aexit__()
             raise
         return self
+
+    def check_place(self) -> None:
+        """Raises InvalidInput after the end of the context, and on another event loop than the one it began on.
+
+        A call from there would take the connections of this loop along, for all who share them.
+        """
+        if self._loop is None:
+            raise InvalidInput("this World is closed: use it, and the runs it gives, inside its 'async with'")
+        if asyncio.get_running_loop() is not self._loop:
+            raise InvalidInput(
+                "this World belongs to the event loop that connected it: connect another one here; "
+                "a thread of that loop, like a 'def' step, calls it with anyio.from_thread.run"
+            )
 
     async def _greet(self) -> None:
         """Raises RedisUnavailable where nobody answers, InvalidInput where Redis cannot serve us."""
@@ -231,6 +246,7 @@ class Connection:
             await self.run("ping", self.commands.ping, patience_ms=self._boot_patience_ms)
 
     async def __aexit__(self, *_: object) -> None:
+        self._loop = None
         for channel in (self._scripts, *self._idle):
             channel.close()
         with anyio.move_on_after(_CLOSE_S, shield=True):
@@ -371,6 +387,7 @@ class Connection:
         return reply
 
     async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
+        self.check_place()
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
         began = time.monotonic()
         failed = 0

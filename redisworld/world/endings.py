@@ -52,6 +52,7 @@ class Endings:
     @contextmanager
     def watch(self, run_id: str) -> Iterator[Ended]:
         """Something to wait on while the context is open."""
+        self._connection.check_place()
         if not self._listening:
             self._listening = True
             self._tasks.start_soon(self._listen)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from redisworld import attributes, failures, messages
-from redisworld.errors import ErrorInfo
+from redisworld import attributes, failures, messages, values
+from redisworld.errors import ErrorInfo, InvalidInput
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import Answer
@@ -21,6 +21,8 @@ from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
+
+_LONGEST_REASON = 4_096
 
 
 class Events:
@@ -96,7 +98,7 @@ class Events:
 
     async def _cancel(self, run_id: str, mode: str, reason: str) -> Answer:
         world = self._world
-        payload, retention_ms = msgspec.msgpack.encode(reason), world.settings.retention_ms
+        payload, retention_ms = _packed_reason(reason), world.settings.retention_ms
         reply = await world.call(
             "cancel_run", world.partition(run_id), world.clock(), run_id, mode, payload, retention_ms
         )
@@ -108,3 +110,9 @@ class Events:
             "create_event", world.partition(run_id), world.clock(), run_id, *world.ceiling, SPEC_VERSION, *item
         )
         return Answer(word_of(reply), detail_of(reply))
+
+
+def _packed_reason(reason: str) -> bytes:
+    if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
+        raise InvalidInput(f"a reason is a text of at most {_LONGEST_REASON:,} characters, not {reason!r:.100}")
+    return values.encode(reason, where="the reason")  # which refuses a lone surrogate

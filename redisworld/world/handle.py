@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import anyio
 import msgspec
 
 from redisworld import attributes, values
+from redisworld.durations import parse_ms
 from redisworld.errors import ErrorInfo, RunCancelled, RunFailed
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
@@ -42,12 +44,13 @@ class Run(Generic[R]):
         """The status now."""
         return (await self.row()).status
 
-    async def result(self, *, timeout: float | None = None) -> R:
+    async def result(self, *, timeout: timedelta | float | str | None = None) -> R:
         """Wait for the end and return what the workflow returned.
 
-        Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` seconds; the run goes on then.
+        Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` (seconds, a timedelta or text like ``"10m"``);
+        the run goes on then.
         """
-        with anyio.fail_after(timeout):
+        with anyio.fail_after(parse_ms(timeout) / 1_000 if isinstance(timeout, (str, timedelta)) else timeout):
             with self._world.endings.watch(self.run_id) as ended:
                 while not (row := await self.row()).status.terminal:
                     await ended.wait()

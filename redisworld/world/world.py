@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import anyio
 import msgspec
@@ -64,6 +64,10 @@ R_co = TypeVar("R_co", covariant=True)
 
 class Startable(Protocol[P, R_co]):
     """What start() needs to know of a workflow."""
+
+    @property
+    def startable(self) -> Literal[True]:
+        """A workflow says so; a step has all the rest, too."""
 
     @property
     def name(self) -> str:
@@ -220,9 +224,10 @@ class World:
         With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
         and nothing is created or changed. With ``delay`` (seconds, a timedelta or text like ``"10m"``) or ``at`` (an
         aware datetime) it begins then: until that time it is pending, and ``cancel`` ends it at once. A time that has
-        passed is now. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time, RunConflict when
-        the id belongs to another workflow, RedisUnavailable.
+        passed is now. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time and for what is no
+        workflow, RunConflict when the id belongs to another workflow, RedisUnavailable.
         """
+        _check_startable(workflow)
         for name, given in (("delay", delay), ("at", at)):
             if given is not None and workflow.signature.takes(name):
                 raise InvalidInput(
@@ -246,7 +251,10 @@ class World:
     def run(self, run_id: str, workflow: None = None) -> Run[Any]: ...
     def run(self, run_id: str, workflow: Startable[..., Any] | None = None) -> Run[Any]:
         """The handle of a run; ``workflow`` gives its result the annotated type. Does not look whether it exists."""
-        return Run(self, check_run_id(run_id), decode_result=workflow.signature.decode_result if workflow else None)
+        if workflow is None:
+            return Run(self, check_run_id(run_id))
+        _check_startable(workflow)
+        return Run(self, check_run_id(run_id), decode_result=workflow.signature.decode_result)
 
     async def resume(self, token: str, payload: Any = None, *, resume_id: str | None = None) -> Run[Any]:
         """Hand a payload to the hook that holds a token; its run.
@@ -285,6 +293,7 @@ class World:
         trace_carrier: Carrier | None = None,
     ) -> tuple[str, str]:
         """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
+        self.connection.check_place()  # before the start is among those of another loop
         s = self.settings
         root = root_run_id or run_id
         created = RunCreated(
@@ -327,7 +336,8 @@ class World:
     async def cancel(self, run_id: str, *, reason: str = "", terminate: bool = False) -> Status:
         """Ask the body to stop (it gets CancelledError), or end the run at once with ``terminate``.
 
-        A repeat changes nothing. Returns the status that the run then has or had already; raises RunNotFound.
+        A repeat changes nothing. Returns the status that the run then has or had already. Raises RunNotFound, and
+        InvalidInput for a reason that is no text of at most 4,096 characters.
         """
         cancel = self.events.run_cancelled if terminate else self.events.cancel_requested
         answer = await cancel(run_id, reason)
@@ -346,3 +356,8 @@ class World:
     async def log(self, run_id: str, start: int = 0, count: int | None = None) -> list[bytes]:
         """Log elements from index ``start`` (0 is event 1), at most ``count`` (default ``log_page``)."""
         return await read_log(self, run_id, start, count or self.settings.log_page)
+
+
+def _check_startable(workflow: object) -> None:
+    if getattr(workflow, "startable", None) is not True:
+        raise InvalidInput(f"a run is of a workflow, a function with @wf.workflow, not of {workflow!r}")

@@ -1,15 +1,112 @@
-"""Which error does a user see who works inside ``async with World.connect(...)``?"""
+"""Which error does a user see who works inside ``async with World.connect(...)``, and who works outside it?"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio.to_thread
 import pytest
 
-from redisworld import RunNotFound, Settings, World
+from redisworld import InvalidInput, RunCancelled, RunNotFound, Settings, Workflows, World, get_writable
+from tests.conformance.conftest import Connect
+from tests.conformance.harness import working
 
 pytestmark = pytest.mark.anyio
+
+wf = Workflows()
+ASKED: dict[str, Callable[[World], Coroutine[Any, Any, Any]]] = {
+    "start": lambda world: world.start(nothing),
+    "row": lambda world: world.run("other").row(),
+    "result": lambda world: world.run("other").result(timeout=5),
+    "cancel": lambda world: world.run("other").cancel(),
+    "resume": lambda world: world.resume("token"),
+    "read": lambda world: anext(world.run("other").read()),
+}
+
+
+@wf.step(max_retries=0)
+def tells() -> str:
+    asyncio.run(get_writable().write("a line"))  # instead of anyio.from_thread.run
+    return "written"
+
+
+@wf.workflow
+async def nothing() -> None: ...
+
+
+@wf.workflow
+async def telling() -> str:
+    try:
+        return await tells()
+    except Exception as error:
+        return str(error)
 
 
 async def test_an_error_raised_inside_the_context_arrives_as_itself(redis_url: str) -> None:
     with pytest.raises(RunNotFound):
         async with World.connect(settings=Settings(url=redis_url)) as world:
             await world.row("no-such-run")
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
+async def test_a_world_that_is_closed_says_so(redis_url: str, ask: Callable[[World], Any]) -> None:
+    async with World.connect(redis_url) as world:
+        pass
+
+    with pytest.raises(InvalidInput, match="closed"):
+        await ask(world)
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
+async def test_another_event_loop_is_refused_and_takes_nothing_along(
+    redis_url: str, ask: Callable[[World], Any]
+) -> None:
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+
+        with pytest.raises(InvalidInput, match="event loop"):
+            await anyio.to_thread.run_sync(lambda: asyncio.run(ask(world)))
+
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=5)
+
+
+async def test_a_sync_step_with_a_loop_of_its_own_is_told_how_and_its_worker_works_on(connect: Connect) -> None:
+    async with connect(app=wf) as consumers, working(consumers):
+        for _ in range(2):
+            run = await consumers.world.start(telling)
+            assert "anyio.from_thread.run" in await run.result(timeout=10)
+
+
+async def test_only_a_workflow_can_be_started(redis_url: str) -> None:
+    async with World.connect(redis_url) as world:
+        for given in (tells, "telling", telling.func, wf):
+            with pytest.raises(InvalidInput, match=r"@wf\.workflow"):
+                await world.start(given)  # type: ignore[call-overload]
+            with pytest.raises(InvalidInput, match=r"@wf\.workflow"):
+                world.run("id", given)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("reason", ["\ud800", "x" * 4_097, None, 5])
+async def test_a_reason_that_cannot_be_recorded_is_refused_and_the_run_goes_on(redis_url: str, reason: Any) -> None:
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+        for end in (run.cancel, run.terminate):
+            with pytest.raises(InvalidInput, match="reason"):
+                await end(reason)
+
+        assert await run.status() == "pending"
+        await run.cancel("x" * 4_096)
+
+
+async def test_the_patience_for_a_result_is_written_like_every_duration(redis_url: str) -> None:
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+        with pytest.raises(TimeoutError):
+            await run.result(timeout="10ms")
+        with pytest.raises(InvalidInput, match="duration"):
+            await run.result(timeout="soon")
+        await run.cancel()

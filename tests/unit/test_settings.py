@@ -116,6 +116,12 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_text(variable: str, te
         ("namespace", "{a}"),
         ("namespace", "a b"),
         ("deployment", "a@b"),
+        ("namespace", "a\ud800"),
+        ("deployment", "a\x00b"),
+        ("concurrency", "4"),
+        ("lease_ms", 1.5),
+        ("affinity", "no"),
+        ("url", b"redis://localhost"),
     ],
 )
 def test_a_value_that_cannot_work_is_named(name: str, value: Any) -> None:

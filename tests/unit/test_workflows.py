@@ -56,7 +56,9 @@ def test_outside_a_body_a_step_is_just_its_function() -> None:
     assert asyncio.run(call()) == "cat@64"
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\tb", "a\nb", "a|b", "a{b", "a}b", "x" * 101, "a\x00b", "a\u2003b"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a\tb", "a\nb", "a|b", "a{b", "a}b", "x" * 101, "a\x00b", "a\u2003b", "a\ud800"]
+)
 def test_names_that_would_break_keys_or_headers_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="name"):
         Workflows().step(name=name)(resize)
@@ -102,7 +104,7 @@ def test_a_generator_is_no_step() -> None:
     "options",
     [
         *({"max_retries": -1}, {"max_retries": 1.5}, {"max_retries": True}, {"timeout": 0}, {"timeout": "soon"}),
-        *({"queue": "a:b"}, {"queue": "a b"}, {"queue": "a@b"}),
+        *({"queue": "a:b"}, {"queue": "a b"}, {"queue": "a@b"}, {"queue": "a\ud800"}),
         *({"backoff": "5s"}, {"backoff": 5}, {"fatal": "ValueError"}, {"retry_on": ()}),
     ],
 )
@@ -114,6 +116,23 @@ def test_options_that_make_no_sense_are_refused_naming_step_and_option(options: 
 def test_an_option_that_does_not_exist_is_named() -> None:
     with pytest.raises(TypeError, match="retries"):
         Workflows().step(retries=3)  # type: ignore[call-overload]
+
+
+def test_what_cannot_be_a_step_says_what_can() -> None:
+    wf = Workflows()
+    step = wf.step(resize)
+
+    @wf.workflow
+    async def publish() -> None: ...
+
+    with pytest.raises(InvalidInput, match="registered already"):
+        wf.step(step)
+    with pytest.raises(InvalidInput, match="registered already"):
+        wf.step(publish)
+    with pytest.raises(InvalidInput, match="staticmethod"):
+        wf.step(classmethod(resize))  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"step int: .*wrap it"):
+        wf.step(int)
 
 
 @pytest.mark.parametrize("given", ["thumb", 3, ["resize"]])
