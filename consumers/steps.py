@@ -125,7 +125,7 @@ class StepConsumer:
                 may_replay=item.may_replay,
                 waited_ms=max(0, claim.started_at - entry_ms(delivery)),
                 trace_carrier=message.trace_carrier,
-                prologue="runs_get" if message.run_context is None else "run_context",
+                prologue="run_context" if taken.context is message.run_context else "runs_get",
             )
         )
 
@@ -139,8 +139,11 @@ class StepConsumer:
         await self._orchestrator.continue_run(taken.delivery, taken.message, fetched_for="last_completer")
 
     async def _prologue(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
-        """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with."""
-        if message.run_context is not None:
+        """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with.
+
+        A message of another deployment may be older than a move of its run: then the row says where that belongs.
+        """
+        if message.run_context is not None and self._fits(message.run_context):
             observe(PrologueTaken("run_context", (_id(message),)))
             return message.run_context
         observe(PrologueTaken("runs_get", (_id(message),)))
@@ -170,7 +173,7 @@ class StepConsumer:
             self._world,
             delivery,
             message,
-            msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1),
+            msgspec.structs.replace(moved(message), run_context=context, deployment_mismatch_retry_count=hops + 1),
             deployment=context.deployment_id,
             hops=hops,
             target=delivery.partition.steps(step.queue if step else "", context.deployment_id),

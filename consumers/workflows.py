@@ -110,8 +110,8 @@ class Orchestrator:
         if (job := await self._job(delivery, message, message.reason)) is None:
             return
         given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
-        if given is not None and not await self._deployment_fits(job, given.deployment_id):
-            return
+        if given is not None and not self.may_replay(job.workflow.name, given.deployment_id):
+            given = None  # the run may have been moved since: a load says where it belongs
         first = Live.first_pass(self._world, delivery, message, job.workflow) if given else None
         await self._drive(job, first)
 

@@ -2,6 +2,7 @@
 
 from redisworld.backoff import Backoff
 from redisworld.errors import (
+    DeploymentBusy,
     ErrorInfo,
     FatalError,
     ForbiddenInWorkflow,
@@ -47,6 +48,7 @@ __all__ = [
     "Backoff",
     "BaseHook",
     "Chunk",
+    "DeploymentBusy",
     "ErrorInfo",
     "FatalError",
     "ForbiddenInWorkflow",

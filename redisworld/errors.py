@@ -12,6 +12,7 @@ RedisworldError
 ├── RunConflict             the run id belongs to a run of another workflow
 ├── RunGone                 the run has ended, so it takes no more events
 ├── LetterNotFound          no such dead letter: redriven, dropped, or never there
+├── DeploymentBusy          live workers hold messages of a deployment that is to be moved
 ├── HookError
 │   ├── HookNotFound        no living hook holds this token
 │   ├── HookConflict        in the body: another run's hook holds the token
@@ -93,6 +94,10 @@ class LetterNotFound(RedisworldError):
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no dead letter {name!r}: it was redriven or dropped already, or never there")
         self.name = name
+
+
+class DeploymentBusy(RedisworldError):
+    """Live workers hold messages of a deployment whose runs are to be moved; nothing was written."""
 
 
 class HookError(RedisworldError):

@@ -166,6 +166,15 @@ def renewed(data: bytes) -> dict[str, object]:
     return fields
 
 
+def readdressed(data: bytes, deployment: str) -> bytes:
+    """A message of whatever version as new, of a run that belongs to this deployment now. Raises MalformedMessage."""
+    fields = renewed(data)
+    for name in ("run_context", "run_input"):
+        if isinstance(identity := fields.get(name), dict):
+            identity["deployment_id"] = deployment
+    return packed(fields)
+
+
 def is_word(text: str) -> bool:
     """Whether an id or name can stand where words stand."""
     return _WORD.fullmatch(text) is not None

@@ -52,6 +52,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """When a delayed start was to begin; 0 where the run began at once."""
     parked: tuple[str, ...] = ()
     """Names of the dead letters that hold messages the run waits for: it rests until they are redriven or dropped."""
+    moved_from: str = ""
+    """The deployment it was moved from last. A worker of that one may still hold a message of it."""
 
     @property
     def passed_to(self) -> int:

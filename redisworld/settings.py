@@ -145,12 +145,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
         if self.partitions is not None and not 1 <= self.partitions <= 256:
             raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
-        for name in ("namespace", "deployment"):
-            word = getattr(self, name)
-            if _FORBIDDEN_IN_WORD.search(word) or not (word or name == "deployment"):
-                raise InvalidInput(f"setting {name} must be a plain word without '{{}}:@' or spaces, not {word!r}")
+        check_word(self.namespace, what="setting namespace")
+        if self.deployment:
+            check_word(self.deployment, what="setting deployment")
         if self.affinity and not self.deployment:
             raise InvalidInput("setting affinity needs a deployment: set REDISWORLD_DEPLOYMENT")
+
+
+def check_word(word: str, *, what: str = "a deployment") -> None:
+    """Raises InvalidInput for what cannot be a namespace or a deployment id."""
+    if not word or _FORBIDDEN_IN_WORD.search(word):
+        raise InvalidInput(f"{what} must be a plain word without '{{}}:@' or spaces, not {word!r}")
 
 
 def _parse(variable: str, name: str, text: str, wanted: Any) -> Any:

@@ -46,6 +46,7 @@ RECORDED: dict[str, tuple[str, str, dict[str, str]]] = {
         "status",
         {"runs_completed": "completed", "runs_failed": "failed", "runs_cancelled": "cancelled"},
     ),
+    "runs_moved": ("Open runs given to another deployment", "", {"runs_moved": ""}),
     "runs_reaped": ("Finished runs deleted after their retention", "", {"runs_reaped": ""}),
     "steps_created": ("Steps created", "", {"steps_created": ""}),
     "steps_started": ("Attempts started", "", {"steps_started": ""}),

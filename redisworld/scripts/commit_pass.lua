@@ -22,7 +22,7 @@
 -- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
 --          | diverged what | invalid what | full age_in_ms | not_found | broken why
 -- @include partition clock words types retention usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
--- @include attributes patches finish ceiling items apply
+-- @include attributes patches finish ceiling deployments items apply
 local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
   unpack(ARGV, 1, 14)
 

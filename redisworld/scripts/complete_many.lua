@@ -10,7 +10,7 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups
+-- @include partition clock usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups deployments
 local SPEC = 1
 
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now) or foreign_key('stats', 'hash')
@@ -101,17 +101,18 @@ local function complete(i)
     return {'gone', run.status}
   end
 
-  if outcome == 'retrying' then
-    local foreign = foreign_key(ARGV[i + 11], 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
+  local target = outcome == 'retrying' and in_place(run, ARGV[i + 11])
+  if target then
+    local foreign = foreign_key(target, 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
     if foreign then return foreign end
   elseif not run.terminal then
     local foreign = foreign_key('workflows' .. run.pin, 'stream')
     if foreign then return foreign end
   end
   if step.message ~= '' then set_field(run, 'own:' .. step.message, false) end
-  if outcome == 'retrying' then
+  if target then
     settle_if_held(stream, entry, consumer)
-    return retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), ARGV[i + 11], ARGV[i + 12], ARGV[i + 13])
+    return retry(run, step, cause, ARGV[i + 9], tonumber(ARGV[i + 10]), target, ARGV[i + 12], ARGV[i + 13])
   end
   local detail = finish(run, step, outcome, ARGV[i + 9], message, stream, entry, may_replay)
   if detail ~= 'responsible' then settle_if_held(stream, entry, consumer) end

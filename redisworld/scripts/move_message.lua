@@ -1,5 +1,5 @@
 -- move_message: hands a delivery back, now or after a delay, as the message given. If the run waits for the
--- old message id, it waits for the new one.
+-- old message id, it waits for the new one. A stream of a deployment's own is that of the run's.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -18,7 +18,7 @@
 -- @arg delay            ms; 0 publishes at once
 -- @arg body             the message
 -- @returns moved | stale | broken why
--- @include partition words arguments clock types stats run steps delivery save messages
+-- @include partition words arguments clock types stats run steps delivery save messages deployments
 local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, old, id, target, wait_ms, body = unpack(ARGV)
 
 -- The words of the message are a stranger's, perhaps: what cannot be read when it is due is buried then.
@@ -28,6 +28,7 @@ if refused then return refused end
 now, wait_ms = clock(now), tonumber(wait_ms)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
+target = in_place(open_run(run_id, now), target)
 local foreign = foreign_key('stats', 'hash', target, 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream',
   'run:' .. run_id, 'hash', 'run:' .. run_id .. ':log', 'list')
 if foreign then return foreign end

@@ -13,13 +13,13 @@
 -- @arg body             the message, under the id of the step
 -- @arg items            pairs: stream without the tag, last entry in which the caller has looked for a message of the step
 -- @returns dispatched entry | stranded | lives | changed | parked | unsure | gone status | missing | not_found | broken why
--- @include partition words arguments clock types stats run steps delivery msgpack messages letters entries living
+-- @include partition words arguments clock types stats run steps delivery msgpack messages letters entries living deployments
 local now, run_id, step_id, state, mode, name, target, spec, body = unpack(ARGV, 1, 9)
 
 local places, refused = read_places(10)
 refused = refused or numbers('now?', now, 'spec', spec) or plain('run_id', run_id, 'step_id', step_id, 'name', name)
   or one_of('mode', mode, 'look', 'mend') or streams('target', target)
-  or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset', target, 'stream')
+  or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset')
 if refused then return refused end
 
 local run = open_run(run_id, clock(now))
@@ -40,6 +40,9 @@ end)
 if word then return {word} end
 if mode == 'look' then return {'stranded'} end
 
+target = in_place(run, target)
+local foreign = foreign_key(target, 'stream')
+if foreign then return foreign end
 local entry = publish(target, {kind = 'step', run = run_id, step = step_id, name = name, spec = spec, reason = '', body = body}, run.at)
 if step.message ~= '' then
   set_field(run, 'own:' .. step.message, false)

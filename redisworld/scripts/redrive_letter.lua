@@ -14,12 +14,12 @@
 -- @arg target           stream it goes to, without the tag
 -- @arg body             the message
 -- @returns redriven entry | no_letter | gone status | not_found | broken why
--- @include partition words arguments clock types stats run messages letters
+-- @include partition words arguments clock types stats run messages letters deployments
 local now, letter, run_id, kind, step_id, name, spec, reason, at, target, body = unpack(ARGV)
 
 -- The words of the message are a stranger's, perhaps: whoever reads it judges them.
 local refused = arity(11) or entries('letter', letter) or plain('run_id', run_id) or streams('target', target)
-  or numbers('now?', now, 'at', at) or foreign_key('stats', 'hash', 'dead', 'stream', target, 'stream')
+  or numbers('now?', now, 'at', at) or foreign_key('stats', 'hash', 'dead', 'stream')
 if refused then return refused end
 
 if not has_letter(letter) then return {'no_letter'} end
@@ -27,6 +27,9 @@ local run = open_run(run_id, clock(now))
 if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 if run.terminal then return {'gone', run.status} end
+target = in_place(run, target)
+local foreign = foreign_key(target, 'stream')
+if foreign then return foreign end
 local message = {kind = kind, run = run_id, step = step_id, name = name, spec = spec, reason = reason, body = body}
 local entry = publish(target, message, tonumber(at)) -- first: OOM refuses it, and with it the whole call
 redis.call('XDEL', TAG .. 'dead', letter)

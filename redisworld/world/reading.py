@@ -31,6 +31,7 @@ _ROW = (
     "patches",
     "start_at",
     "parked",
+    "moved_from",
 )
 
 
@@ -67,6 +68,7 @@ async def read_row(world: World, run_id: str) -> RunRow:
         patches=tuple(text[14].split()),
         start_at=int(text[15] or 0),
         parked=tuple(f"{partition.number}/{letter}" for letter in text[16].split()),
+        moved_from=text[17],
         log_length=length,
     )
 

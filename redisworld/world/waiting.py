@@ -188,7 +188,7 @@ class _Look:
 
     def _streams(self) -> list[str]:
         """Those that may hold a message of the run."""
-        pins = ("", self._row.deployment)
+        pins = ("", self._row.deployment, self._row.moved_from)
         return [stream for stream in self._serving.streams if stream.partition("@")[2] in pins]
 
     def _of_message(self, what: str, id: str, due: Due | None, place: Place | None) -> Waiting:

@@ -35,6 +35,7 @@ from redisworld.world.begins import AT_ONCE, Begins, Start
 from redisworld.world.connection import Connection
 from redisworld.world.consuming import Deliveries
 from redisworld.world.dead import DeadLetters
+from redisworld.world.deployments import Deployments
 from redisworld.world.endings import Endings
 from redisworld.world.events import Events
 from redisworld.world.handle import Run
@@ -109,6 +110,7 @@ class World:
         self.hooks = Hooks(self)
         self.listing = Listing(self)
         self.dead = DeadLetters(self)
+        self.deployments = Deployments(self)
         self.recovery = Recovering(self)
         self.events = Events(self)
         self.attributes = Attributes(self)

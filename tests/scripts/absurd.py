@@ -77,6 +77,8 @@ _EXCEPTIONS = {
     "look_at_runs.cursor": "number",
     "mend_delayed.kind": "choice",
     "redispatch_step.name": "plain",
+    "repin_delayed.kind": "choice",
+    "repin_delayed.old": "any",
     **{f"redrive_letter.{name}": "any" for name in ("kind", "step_id", "name", "spec")},  # a stranger's
     "resume_hook.hook_id": "plain?",
     "start_many.message": "any",

@@ -20,7 +20,10 @@ local FIELDS = {
 
 local function judge_step(run, item)
   local refused = plain('id', item.id, 'name', item.name, 'group?', item.group, 'message', item.message ~= '' and 'some' or '')
-    or streams('target', item.target) or plain('token', item.token or 'none') or foreign_key(item.target, 'stream')
+    or streams('target', item.target) or plain('token', item.token or 'none')
+  if refused then return refused end
+  item.target = in_place(run, item.target)
+  refused = foreign_key(item.target, 'stream')
   if refused then return refused end
   local step = open_step(run, item.id)
   if not step then return end
@@ -123,7 +126,9 @@ local function is_usual_step(run, at)
   if words_seen[word] == nil then
     words_seen[word] = is_plain(name) and name ~= '' and is_plain(group) and (not grouped(group) or open_group(run, group) ~= nil)
   end
-  if streams_seen[target] == nil then streams_seen[target] = is_stream(target) and not foreign_key(target, 'stream') end
+  if streams_seen[target] == nil then
+    streams_seen[target] = is_stream(target) and in_place(run, target) == target and not foreign_key(target, 'stream')
+  end
   return words_seen[word] and streams_seen[target]
 end
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.scripts.scenes import deliveries, events, hooks, letters, outputs, passes, recovery, runs, steps, timers
+from tests.scripts.scenes import (
+    deliveries,
+    deployments,
+    events,
+    hooks,
+    letters,
+    outputs,
+    passes,
+    recovery,
+    runs,
+    steps,
+    timers,
+)
 from tests.scripts.scenes.scene import SCENES, Call, Scene
 
 __all__ = [
@@ -10,6 +22,7 @@ __all__ = [
     "Call",
     "Scene",
     "deliveries",
+    "deployments",
     "events",
     "hooks",
     "letters",
