@@ -58,7 +58,7 @@ class _Search(msgspec.Struct):
 class Recovery:
     """Recovers runs of all partitions; a tick looks at a page of one of them."""
 
-    def __init__(self, world: World, app: Workflows, streams: Iterable[Stream]) -> None:
+    def __init__(self, world: World, app: Workflows | None, streams: Iterable[Stream]) -> None:
         self._world = world
         self._app = app
         self._known: dict[Partition, list[str]] = {partition: [] for partition in world.partitions}
@@ -71,6 +71,14 @@ class Recovery:
         self._waiting: dict[Partition, set[Suspect]] = {partition: set() for partition in world.partitions}
         self._searches: dict[Partition, _Search] = {}
         self._quiet = dict.fromkeys(world.partitions, 0)
+
+    @classmethod
+    def of_wakes(cls, world: World) -> Recovery:
+        """Without an application nobody knows the queues of steps: wakes and waits alone are recovered.
+
+        It takes no turn away from those who recover steps too: a script proves each loss, so two may look.
+        """
+        return cls(world, None, ())
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Recover until ``stopping``."""
@@ -141,15 +149,19 @@ class Recovery:
             if full:  # that was to keep the ticket
                 return
             suspects, rest = looked
-            waiting.update(suspect for suspect in suspects if suspect.what != "broken")
+            waiting.update(suspect for suspect in suspects if suspect.what in self._recovered)
             self._unread[lap] = rest + self._unread[lap][PAGE:]
             if not self._unread[lap] and not self._cursors[lap]:
                 return
 
     @property
+    def _recovered(self) -> tuple[str, ...]:
+        return ("wake", "wait") if self._app is None else ("wake", "wait", "step")
+
+    @property
     def _ticket_ms(self) -> int:
-        """Twice the time until this partition's turn comes again."""
-        return 2 * self._world.settings.recover_every_ms * len(self._cursors)
+        """Twice the time until this partition's turn comes again; 0 looks without a ticket."""
+        return 0 if self._app is None else 2 * self._world.settings.recover_every_ms * len(self._cursors)
 
     async def _look_again(self, partition: Partition) -> int:
         """What still stands where it stood is looked for from now on. A wait without a timer gets it at once."""
@@ -224,7 +236,7 @@ class Recovery:
         return True
 
     def _queue_of(self, name: str) -> str | None:
-        step = self._app.steps.get(name)
+        step = None if self._app is None else self._app.steps.get(name)
         return None if step is None else step.queue
 
 

@@ -28,6 +28,7 @@ from consumers.recovery import Recovery
 from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
+from consumers.timekeeper import Timekeeper
 from consumers.timers import Timers
 from consumers.traced import parts
 from redisworld.errors import MalformedMessage, RedisUnavailable
@@ -197,7 +198,7 @@ class Worker:
                 return
 
 
-async def run_until_signalled(worker: Worker) -> None:
+async def run_until_signalled(worker: Worker | Timekeeper) -> None:
     """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once.
 
     The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.

@@ -167,8 +167,11 @@ def renewed(data: bytes) -> dict[str, object]:
 
 
 def readdressed(data: bytes, deployment: str) -> bytes:
-    """A message of whatever version as new, of a run that belongs to this deployment now. Raises MalformedMessage."""
-    fields = renewed(data)
+    """A message of whatever version, of a run that belongs to this deployment now. Raises MalformedMessage.
+
+    As new, but not as one that nobody has seen: a run's first message may own a step by now, which only a load tells.
+    """
+    fields = renewed(data) | {"deliveries": 2}
     for name in ("run_context", "run_input"):
         if isinstance(identity := fields.get(name), dict):
             identity["deployment_id"] = deployment

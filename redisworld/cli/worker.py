@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from consumers.exporter import Exporter
 from consumers.server import Server
+from consumers.timekeeper import Timekeeper
 from consumers.worker import Worker, run_until_signalled
 from redisworld.cli import event_loop, logs
 from redisworld.cli.apps import load_app
@@ -47,7 +48,14 @@ def add_to(commands: Any) -> None:
         example="redisworld worker app:wf --url redis://localhost:6379/0 --concurrency 16 --log-format json",
     )
     parser.add_argument(
-        "app", metavar="MODULE[:ATTRIBUTE]", help="the Workflows object; the attribute is wf by default"
+        "app", metavar="MODULE[:ATTRIBUTE]", nargs="?", help="the Workflows object; the attribute is wf by default"
+    )
+    parser.add_argument(
+        "--timers-only",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="take no message and need no application: promote what is due, reap finished runs, recover lost wakes "
+        "[REDISWORLD_TIMERS_ONLY]",
     )
     add_redis_options(parser)
     _add_work_options(parser)
@@ -98,9 +106,12 @@ def _add_work_options(parser: Parser) -> None:
 
 def _worker(arguments: argparse.Namespace) -> int:
     arguments.exporter = flag(arguments.exporter, "exporter")
+    if flag(arguments.timers_only, "timers_only"):
+        return _timekeeper(arguments)
+    if not arguments.app:
+        raise InvalidInput("which application? Name its module, or give --timers-only for a worker without one")
     uvloop, tracing = choice(arguments.uvloop, "uvloop"), choice(arguments.tracing, "tracing")
-    if arguments.exporter and arguments.metrics_port == OFF:
-        raise InvalidInput("--exporter serves its numbers among the metrics, and --metrics-port is off")
+    _check_exporter(arguments)
     with logs.to_stderr(arguments.log_level, arguments.log_format):
         install()  # before the application captures what is replaced, by name or in C
         app = load_app(arguments.app)
@@ -112,6 +123,20 @@ def _worker(arguments: argparse.Namespace) -> int:
             logging.shutdown()
             os._exit(0)  # the interpreter would wait for those threads
     return 0
+
+
+def _timekeeper(arguments: argparse.Namespace) -> int:
+    if arguments.app or arguments.queue:
+        raise InvalidInput("--timers-only takes no message of any application: leave out the module and --queue")
+    _check_exporter(arguments)
+    with logs.to_stderr(arguments.log_level, arguments.log_format):
+        event_loop.run(lambda: _keep_time(arguments), uvloop=choice(arguments.uvloop, "uvloop"))
+    return 0
+
+
+def _check_exporter(arguments: argparse.Namespace) -> None:
+    if arguments.exporter and arguments.metrics_port == OFF:
+        raise InvalidInput("--exporter serves its numbers among the metrics, and --metrics-port is off")
 
 
 def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
@@ -130,40 +155,56 @@ async def _work(arguments: argparse.Namespace, app: Workflows, queues: list[str]
     # Redis and its workers are often restarted together; a wrong URL still ends the process, and says so
     async with connected(arguments, patient=True) as world:
         worker = Worker(world, app, queues=queues)
-        with ExitStack() as stack:
-            serving = "no metrics"
-            if arguments.metrics_port != OFF:
-                metrics = Metrics(workflows=app.workflows, steps=app.steps)
-                stack.enter_context(observing(metrics.observers))
-                health = worker.health
-                metrics.watch(
-                    ready=lambda: health.ready() is None,
-                    silences=health.silences,
-                    connections=world.connection.connections,
-                )
-                if arguments.exporter:
-                    metrics.registry.register(stack.enter_context(Exporter(world)).collector)
-                host, port = arguments.metrics_host, arguments.metrics_port
-                server = stack.enter_context(Server(host, port, exposition=metrics.exposition, health=health))
-                serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+        with _serving(arguments, world, worker, app) as serving:
             fact(logging.INFO, "worker", _described(world, queues), serving=serving)
             await run_until_signalled(worker)
         return worker.abandoned
 
 
-def _described(world: World, queues: Iterable[str]) -> dict[str, object]:
-    """The facts an operator looks for first."""
+async def _keep_time(arguments: argparse.Namespace) -> None:
+    """Work without an application until a signal."""
+    async with connected(arguments, patient=True) as world:
+        timekeeper = Timekeeper(world)
+        with _serving(arguments, world, timekeeper, Workflows()) as serving:
+            fact(logging.INFO, "worker", _described(world, None), serving=serving)
+            await run_until_signalled(timekeeper)
+
+
+@contextmanager
+def _serving(arguments: argparse.Namespace, world: World, worker: Worker | Timekeeper, app: Workflows) -> Iterator[str]:
+    """Serve metrics and health while the block runs; where, for people."""
+    with ExitStack() as stack:
+        serving = "no metrics"
+        if arguments.metrics_port != OFF:
+            metrics = Metrics(workflows=app.workflows, steps=app.steps)
+            stack.enter_context(observing(metrics.observers))
+            health = worker.health
+            metrics.watch(
+                ready=lambda: health.ready() is None,
+                silences=health.silences,
+                connections=world.connection.connections,
+            )
+            if arguments.exporter:
+                metrics.registry.register(stack.enter_context(Exporter(world)).collector)
+            host, port = arguments.metrics_host, arguments.metrics_port
+            server = stack.enter_context(Server(host, port, exposition=metrics.exposition, health=health))
+            serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+        yield serving
+
+
+def _described(world: World, queues: Iterable[str] | None) -> dict[str, object]:
+    """The facts an operator looks for first. ``queues`` are None for a worker that takes no message."""
     settings, partition = world.settings, world.partitions[0]
     pins = ["", settings.deployment] if settings.affinity else [""]
-    keys = [partition.workflows(pin) for pin in pins]
-    keys += [partition.steps(queue, pin) for pin in pins for queue in ("", *queues)]
-    streams = ",".join(partition.short(key) for key in keys)
+    keys = [partition.workflows(pin) for pin in pins if queues is not None]
+    keys += [partition.steps(queue, pin) for pin in pins if queues is not None for queue in ("", *queues)]
+    streams = ",".join(partition.short(key) for key in keys) or "none, timers only"
     return {
         "consumer": world.consumer,
         "namespace": settings.namespace,
         "url": redacted(settings.url),
         "partitions": len(world.partitions),
         "streams": streams,
-        "concurrency": settings.concurrency,
+        "concurrency": settings.concurrency if queues is not None else 0,
         "tracing": "off" if tracer() is None else "on",
     }

@@ -48,5 +48,5 @@ def _row(consumer: Consumer, now: int) -> tuple[str, ...]:
         f"{worker.replays}/{worker.replays_limit}",
         str(consumer.holds),
         ago(now - worker.started_at),
-        " ".join(worker.streams),
+        " ".join(worker.streams) or "none: timers only",
     )

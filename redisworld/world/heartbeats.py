@@ -44,7 +44,8 @@ class Heartbeats:
             pipeline = self._connection.commands.pipeline(transaction=False)
             pipeline.set(worker_key(self._namespace, worker.consumer), msgspec.json.encode(worker), px=LIVES_MS)
             pipeline.sadd(listed_workers(self._namespace), worker.consumer)
-            pipeline.zadd(listed_streams(self._namespace), listed)
+            if listed:
+                pipeline.zadd(listed_streams(self._namespace), listed)
             return await pipeline.execute()
 
         await self._connection.run("beat", call, patience_ms=0)

@@ -139,7 +139,11 @@ class Mover:
         """Do it with all of a page at once; with how many it was done."""
         done = 0
         async for page in pages:
-            done += sum(await asyncio.gather(*map(act, page)))
+            outcomes = await asyncio.gather(*map(act, page), return_exceptions=True)  # nobody goes on alone
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                done += outcome
             self._tick(what, done)
         return done
 

@@ -81,6 +81,9 @@ POD = {
     "antiAffinity": one_of("none", "soft", "hard"),
 }  # fmt: skip
 
+OF_AN_APPLICATION = ("command", "extraArgs", "queues", "concurrency")
+"""What the always-on pod does not take: it works for every application of the namespace, and runs none."""
+
 AUTOSCALING = closed(
     mode=one_of("none", "hpa", "keda", "external"),
     minReplicas=whole(0),
@@ -179,9 +182,8 @@ def schema() -> Schema:
         autoscaling=AUTOSCALING,
         podDisruptionBudget=BUDGET,
         alwaysOn=closed(
-            **POD,
+            **{key: value for key, value in POD.items() if key not in OF_AN_APPLICATION},
             enabled=SWITCH,
-            app=TEXT,
             image=OWN_IMAGE,
             timers=one_of("auto", "always", "never"),
             replicas=whole(1),

@@ -69,6 +69,11 @@ async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consume
     assert lost.outcome == "gone"
     assert await a.world.recovery.delayed("wait", RUN, "w1", mode="look") == "fits"
     assert await a.world.recovery.listing(RUN, mode="look") == "fits"
+    await a.start("r2")
+    await a.redis.hset(a.key("r2"), mapping={"deployment": "v1", "pin": "@v1"})
+    await a.publish("s1", run="r2", stream="steps@v1")
+    await a.move(await a.publish("s1", run="r2", stream="steps@v1"), delay_ms=1000)
+    await a.world.deployments.move("v1", "v2", leave_held=True)
 
     # then nothing was missing
     assert called == set(scripts.names())

@@ -139,6 +139,7 @@ async def test_a_delayed_retry_comes_back_as_the_same_message(a: Consumer) -> No
 
 async def test_a_delayed_retry_goes_to_the_queue_it_was_given(a: Consumer) -> None:
     attempt = await a.claim((await a.dispatch(step("s1")))["s1"])
+    await a.redis.hset(a.key(), "deployment", "blue")
     await a.complete(attempt, "retrying", delay_ms=5, target="steps:gpu@blue")
     a.clock.advance(5)
 

@@ -17,7 +17,7 @@
 {{- end }}
 {{- end }}
 
-{{/* A container of a worker. Takes (dict "root" $ "name" … "pod" …); "pod" is a pool or the always-on pod. */}}
+{{/* A container of a worker. Takes (dict "root" $ "name" … "pod" …); "pod" is a pool. */}}
 {{- define "redisworld.worker" -}}
 {{- $root := .root -}}
 {{- $pod := .pod -}}

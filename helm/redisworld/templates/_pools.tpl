@@ -17,10 +17,9 @@
 {{- toYaml $pools -}}
 {{- end }}
 
-{{/* The always-on pod takes the same keys as a pool. */}}
+{{/* The always-on pod takes the keys of a pool, but for those about an application. */}}
 {{- define "redisworld.alwaysOn" -}}
 {{- $base := deepCopy .Values.defaults -}}
-{{- $_ := set $base "app" .Values.app -}}
 {{- $_ := set $base "image" (deepCopy .Values.image) -}}
 {{- mergeOverwrite $base (deepCopy .Values.alwaysOn) | toYaml -}}
 {{- end }}

@@ -9,10 +9,7 @@
 {{- include "redisworld.validatePool" (dict "root" $ "at" (printf "pools.%s" $name) "pool" $pool) -}}
 {{- end -}}
 {{- if and (include "redisworld.mayBeAtZero" .) (not (include "redisworld.runsTimers" .)) -}}
-{{- fail "no pool keeps a pod and the always-on worker is off, so nobody would promote timers: set alwaysOn.enabled with alwaysOn.timers=auto, or autoscaling.minReplicas of a pool to at least 1" -}}
-{{- end -}}
-{{- if include "redisworld.runsTimers" . -}}
-{{- include "redisworld.validatePod" (dict "root" $ "at" "alwaysOn" "pod" (include "redisworld.alwaysOn" . | fromYaml)) -}}
+{{- fail "no pool keeps a pod and the always-on pod does not look after timers, so nobody would promote timers: set alwaysOn.enabled with alwaysOn.timers=auto, or autoscaling.minReplicas of a pool to at least 1" -}}
 {{- end -}}
 {{- end }}
 
