@@ -145,7 +145,7 @@ async def test_an_inline_step_goes_with_the_message_that_owns_it(raw: redis.Redi
         async def dies(*_: object) -> Any:
             raise Killed
 
-        blue.world.complete = dies  # type: ignore[method-assign]
+        blue.world.deliveries.complete = dies  # type: ignore[method-assign]
         with pytest.raises(Killed):
             await blue.process(delivery)
         assert raw.xpending(blue.partition.workflows("blue"), GROUP)["pending"] == 1
@@ -258,7 +258,7 @@ async def test_a_move_that_was_killed_is_repeated_and_nothing_is_lost_or_doubled
 
         # what was due between the two goes where it can be found
         blue.world.clock = lambda: raw.time()[0] * 1_000 + 3_700_000
-        await blue.world.promote(blue.partition)
+        await blue.world.upkeep.promote(blue.partition)
         await green.world.deployments.move("blue", "green")
         await green.drain()
 

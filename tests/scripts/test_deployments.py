@@ -48,7 +48,7 @@ async def test_a_retry_goes_to_the_deployment_of_the_row(a: Consumer, delay_ms: 
 
     await a.complete(attempt, "retrying", target="steps:gpu@v1", delay_ms=delay_ms)
     a.clock.advance(delay_ms)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await lengths(a) == {"steps:gpu@v2": 1}
 
@@ -61,7 +61,7 @@ async def test_a_message_that_is_handed_back_goes_to_the_deployment_of_the_row(a
 
     assert await a.move(delivery, delay_ms=delay_ms)
     a.clock.advance(delay_ms)
-    await a.world.promote(a.partition)
+    await a.world.upkeep.promote(a.partition)
 
     assert await lengths(a) == {"steps@v2": 1}
 
@@ -69,7 +69,7 @@ async def test_a_message_that_is_handed_back_goes_to_the_deployment_of_the_row(a
 async def test_a_letter_is_redriven_to_the_deployment_of_the_row(a: Consumer) -> None:
     await put_step(a, "pending")
     delivery = await a.publish("s1", stream="steps@v1")
-    await a.world.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
     await moved(a)
 
     (letter,) = [letter.name async for letter in a.world.dead.letters()]
