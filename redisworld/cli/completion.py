@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from redisworld.cli.commands import add_command
-from redisworld.cli.options import OneOf, Parser
+from redisworld.cli.options import OneOf
+from redisworld.cli.program import parser
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -25,28 +26,28 @@ class _At(msgspec.Struct, frozen=True):
     """Of options that take one of a few words."""
 
 
-def add_to(commands: Any, *, program: Callable[[], Parser]) -> None:
-    """Add the command. ``program`` makes the parser whose words are completed."""
-    parser = add_command(
-        commands, "completion", lambda arguments: _completion(arguments, program()),
+def add_to(commands: Any) -> None:
+    """Add the command."""
+    command = add_command(
+        commands, "completion", _completion,
         does="Print a script that completes commands and options in a shell.",
         example='source <(redisworld completion bash)    # in ~/.bashrc; zsh alike; fish: … completion fish | source',
     )  # fmt: skip
-    parser.add_argument("shell", metavar="SHELL", type=OneOf(_SHELLS), help=f"one of {', '.join(_SHELLS)}")
+    command.add_argument("shell", metavar="SHELL", type=OneOf(_SHELLS), help=f"one of {', '.join(_SHELLS)}")
 
 
-def _completion(arguments: argparse.Namespace, program: Parser) -> int:
-    places = list(_places(program, ""))
+def _completion(arguments: argparse.Namespace) -> int:
+    places = list(_places(parser(), ""))
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](places))
     return 0
 
 
-def _places(parser: argparse.ArgumentParser, path: str) -> Iterator[_At]:
+def _places(of: argparse.ArgumentParser, path: str) -> Iterator[_At]:
     """This place and all below it, from the parsers themselves."""
     commands: dict[str, argparse.ArgumentParser] = {}
     options: dict[str, str] = {}
     values: dict[str, tuple[str, ...]] = {}
-    for action in parser._actions:
+    for action in of._actions:
         if isinstance(action, argparse._SubParsersAction):
             commands |= action.choices
         for option in action.option_strings:

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from redisworld.cli import (
-    bench,
-    completion,
-    dead,
-    demo,
-    deployments,
-    doctor,
-    events,
-    exporter,
-    hook,
-    queues,
-    run,
-    start,
-    steps,
-    timers,
-    top,
-    worker,
-    workers,
-)
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
+
+_COMMANDS = (
+    *("worker", "exporter", "start", "run", "steps", "events", "hook", "timers", "dead"),
+    *("queues", "workers", "deployments", "top", "doctor", "demo", "bench", "completion"),
+)
+"""In the order of the help; the file of each has its name."""
 
 _EXAMPLES = """\
 examples:
@@ -50,7 +39,8 @@ every setting has an environment variable, named in the help of its option; an o
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. ``argv`` is without the program's name (default: the process's own)."""
     try:
-        arguments = parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        arguments = parser(_asked(words)).parse_args(words)
         code: int = arguments.command(arguments)
         sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
         return code
@@ -60,8 +50,13 @@ def main(argv: list[str] | None = None) -> int:
         return report(error)
 
 
-def parser() -> Parser:
-    """What the command line takes."""
+def _asked(words: list[str]) -> Iterable[str]:
+    """The command of these words, so that nothing is imported for any other; all where the help has to name them."""
+    return [name for name in words[:1] if name in _COMMANDS] or _COMMANDS
+
+
+def parser(names: Iterable[str] = _COMMANDS) -> Parser:
+    """What the command line takes, with the commands of these names."""
     program = Parser(
         prog="redisworld",
         description="Durable workflows on the Redis you already have.",
@@ -71,14 +66,8 @@ def parser() -> Parser:
     )
     program.add_argument("--version", action="version", version=f"redisworld {_version()}")
     commands = program.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for noun in (
-        *(worker, exporter, start, run, steps, events, hook, timers, dead),
-        *(queues, workers, deployments, top, doctor),
-    ):
-        noun.add_to(commands)
-    for noun in (demo, bench):
-        noun.add_to(commands)
-    completion.add_to(commands, program=parser)
+    for name in names:
+        import_module(f"redisworld.cli.{name}").add_to(commands)
     return program
 
 
