@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import redis
 
 from redisworld.keys import PREFIX
@@ -23,29 +26,34 @@ def problems(raw: redis.Redis) -> list[str]:
 
 
 def _expiring_keys_of_open_runs(raw: redis.Redis, names: list[str]) -> list[str]:
-    statuses = _run_rows(raw, names)
-    found = []
-    for name in names:
-        row = _owner(name, statuses)
-        if row is None or statuses[row] in TERMINAL:
-            continue
-        if (ttl_ms := int(raw.pttl(name))) != -1:
-            found.append(f"key {name!r} of the open run in {row!r} ({statuses[row]}) has a TTL of {ttl_ms} ms")
-    return found
+    ours = [name for name in names if name.startswith(PREFIX)]
+    statuses = _run_rows(raw, ours)
+    rows = {name: row for name in ours if (row := _owner(name, statuses)) and statuses[row] not in TERMINAL}
+    return [
+        f"key {name!r} of the open run in {row!r} ({statuses[row]}) has a TTL of {ttl_ms} ms"
+        for (name, row), ttl_ms in zip(rows.items(), _asked(raw, "PTTL", rows), strict=True)
+        if ttl_ms != -1
+    ]
 
 
 def _run_rows(raw: redis.Redis, names: list[str]) -> dict[str, str]:
     """Status by the key of each run row: a hash named ``…}:run:…`` that holds a status."""
-    rows = {}
-    for name in names:
-        if name.startswith(PREFIX) and "}:run:" in name and raw.type(name) == b"hash":
-            status = raw.hget(name, "status")
-            if isinstance(status, bytes):
-                rows[name] = status.decode()
-    return rows
+    named = [name for name in names if "}:run:" in name]
+    hashes = [name for name, kind in zip(named, _asked(raw, "TYPE", named), strict=True) if kind == b"hash"]
+    found = zip(hashes, _asked(raw, "HGET", hashes, "status"), strict=True)
+    return {name: status.decode() for name, status in found if status is not None}
+
+
+def _asked(raw: redis.Redis, command: str, names: Iterable[str], *more: str) -> list[Any]:
+    """What a command says of each key, all in one round trip."""
+    with raw.pipeline(transaction=False) as pipeline:
+        for name in names:
+            pipeline.execute_command(command, name, *more)
+        return pipeline.execute()
 
 
 def _owner(name: str, rows: dict[str, str]) -> str | None:
-    """The row a key belongs to; of two, the longer one, because run ids may hold colons."""
-    owners = [row for row in rows if name == row or name.startswith(f"{row}:")]
-    return max(owners, key=len, default=None)
+    """The row a key belongs to: the longest that the key is, or begins with before a colon; run ids may hold some."""
+    parts = name.split(":")
+    heads = (":".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((head for head in heads if head in rows), None)
