@@ -39,9 +39,9 @@ async def test_sigterm_lets_a_short_body_finish_and_hands_a_long_one_back_unchar
         code = old.wait(10)
         ended = time.monotonic() - asked
 
-    assert took < 2 + 5, "the handed back step did not start soon, as if its lease had to end"
+    assert took < 2 + 10, "the handed back step did not start soon, as if its lease of 30 s had to end"
     assert code == 0
-    assert ended < 2 + 5
+    assert ended < 2 + 10
     await settled(raw)
     assert notes(raw, "drained") == {"short": 1, "long:1": 1, "long:2": 1}
     log = invariants.log_of(raw, world.partition("drained"), "drained")
@@ -84,7 +84,7 @@ async def test_readiness_is_red_from_the_signal_on_while_bodies_finish(
         run = await world.start(chaos_app.gate_then_note, "probe:gate", run_id="last")
         await eventually(lambda: notes(raw, "last"))
         worker.stop()
-        await eventually(lambda: probe(worker, "/readyz") == 503, timeout=3, what="red")
+        await eventually(lambda: probe(worker, "/readyz") == 503, timeout=8, what="red")
         assert probe(worker, "/healthz") == 200
         raw.set("probe:gate", 1)
         assert worker.wait(12) == 0
@@ -145,9 +145,7 @@ async def test_what_waits_for_its_turn_when_a_drain_begins_runs_on_another_worke
         old.stop()
         await eventually(lambda: "draining" in old.log())
         raw.set("probe:gate", 1)
-        began = time.monotonic()
-        assert await run.result(timeout=15) == "join 8"
-        assert time.monotonic() - began < 8
+        assert await run.result(timeout=15) == "join 8", "the lease is 30 s"
         assert old.wait(10) == 0
     await settled(raw)
     assert set(notes(raw, "eight").values()) == {1}

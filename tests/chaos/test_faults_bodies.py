@@ -531,8 +531,6 @@ async def has_a_deaf_step() -> str:
 async def test_a_timed_out_thread_does_not_hold_up_the_drain(workers: Workers, connect: Connect) -> None:
     worker = workers.start(app=APP, grace_ms=1_000)
     async with connect() as world:
-        assert await (await world.start(has_a_deaf_step)).result(timeout=5) == "StepTimeout"
-    began = time.monotonic()
+        assert await (await world.start(has_a_deaf_step)).result(timeout=20) == "StepTimeout"
     worker.stop()
-    assert worker.wait(5) == 0
-    assert time.monotonic() - began < 3
+    assert worker.wait(20) == 0, "the thread sleeps for a minute"

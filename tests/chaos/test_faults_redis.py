@@ -294,7 +294,7 @@ async def test_a_timer_due_while_redis_refused_for_long_still_fires(own_redis: P
             await eventually(lambda: raw.keys("*delayed"))
             with refusing(raw, "min-replicas-to-write", 1, 0):
                 await anyio.sleep(1.5)
-            assert await run.result(timeout=3) == 3
+            assert await run.result(timeout=10) == 3
 
 
 @pytest.mark.parametrize("fault", [("min-replicas-to-write", 1), ("maxmemory", 1)])
@@ -493,7 +493,7 @@ async def test_no_memory_in_the_middle_of_runs(own_redis: PrivateRedis, tmp_path
                 began = time.monotonic()
                 with pytest.raises(RedisUnavailable):
                     await world.start(sleeps, 60)
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 10, "as long as an outage is waited for"
                 await doomed.terminate()
                 await anyio.sleep(2)
                 assert total("steps_completed") > before, "running bodies could not report"

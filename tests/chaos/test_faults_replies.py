@@ -112,7 +112,7 @@ async def test_a_lost_call_is_asked_again_and_no_body_runs_twice(
     log = logged(place.redis, run_id)
     tries = {"complete, retrying": 2}.get(case) or (2 if workflow is chaos_app.retried else 1)
     assert max((attempt for _, attempt in log[EventKind.STEP_STARTED]), default=0) <= tries
-    assert took < 3
+    assert took < 6
     invariants.check(place.redis, chaos_app.wf)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import anyio
@@ -21,6 +20,9 @@ from tests.chaos.proxy import preload, proxy, script
 from tests.chaos.watching import logged, notes, settled
 
 pytestmark = pytest.mark.anyio
+
+SLACK_S = 4.0
+"""What a machine with other work may add."""
 
 
 @pytest.mark.parametrize("call", ["complete_many", "commit_pass", "renew_leases"])
@@ -66,10 +68,8 @@ async def test_sigterm_while_redis_is_a_black_hole_ends_the_process_soon_after_t
                 await eventually(lambda: notes(raw, "held"))
             between.swallow_all()
             await anyio.sleep(0.3)
-            began = time.monotonic()
             worker.stop()
-            assert worker.wait(10) == 0
-            assert time.monotonic() - began < 1 + 3 + 1 + 1 + 1.5
+            assert worker.wait(1 + 3 + 1 + 1 + SLACK_S) == 0
             assert "Traceback" not in worker.log()
             if busy:
                 between.heal()
@@ -87,12 +87,10 @@ async def test_a_second_signal_ends_a_process_whose_body_blocks_the_event_loop(
         worker = workers.start(grace_ms=30_000)
         await world.start(chaos_app.one_blocking, 30.0, run_id="blocked")
         await eventually(lambda: notes(raw, "blocked"))
-        began = time.monotonic()
         worker.stop()
         await anyio.sleep(0.2)
         worker.stop()
-        assert worker.wait(5) == 1
-        assert time.monotonic() - began < 3
+        assert worker.wait(15) == 1, "the body blocks for 30 s"
         await world.run("blocked").terminate()
 
 
@@ -138,11 +136,8 @@ async def test_a_redis_that_refuses_the_user_ends_the_start_at_once_with_the_rea
             )
             raw.config_set("requirepass", "right")
         url = str(server.tcp_url).replace("redis://", f"redis://{who}")
-        began = time.monotonic()
         worker = cli_worker(workers, APP, url=url, ready=False)
-        code = worker.wait(15)
-        assert code == 1
-        assert time.monotonic() - began < 8
+        assert worker.wait(15) == 1, "it would wait 20 s for a Redis that is down"
         line = worker.log().splitlines()[-1]
         assert line.startswith("redisworld: error: ")
         assert told in line

@@ -26,6 +26,9 @@ from tests.chaos.watching import consumers, held_by, logged, notes, settled
 
 pytestmark = pytest.mark.anyio
 
+SLACK_S = 4.0
+"""What a machine with other work may add."""
+
 
 async def test_reclaim_gets_past_a_window_of_live_deliveries_while_their_worker_is_full(
     raw: redis.Redis, workers: Workers, connect: Connect
@@ -123,7 +126,7 @@ async def test_the_ticket_of_a_dead_sweeper_holds_up_nobody_for_longer_than_a_sh
         took = time.monotonic() - killed
         raw.set("probe:gate", 1)
         assert await run.result(timeout=10) == ["a", "d"]
-    assert took < 1 + 2 + 1, f"{took:.1f} s"
+    assert took < 1 + 2 + SLACK_S, f"{took:.1f} s"
     await settled(raw)
     invariants.check(raw, chaos_app.wf)
 

@@ -54,13 +54,11 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
         stop = False
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timers.run, lambda: stop)
-            began = time.monotonic()
-            try:
-                await eventually(lambda: raw.zcard(partition.delayed) == 0 and due, timeout=3, what="the promotion")
+            try:  # without the nudge it comes with the next poll, after 10 s
+                await eventually(lambda: raw.zcard(partition.delayed) == 0 and due, timeout=8, what="the promotion")
             finally:
                 stop = True
                 tasks.cancel_scope.cancel()
-        assert time.monotonic() - began < 2
 
 
 async def test_a_moment_is_the_same_for_a_client_and_workers_in_different_zones(

@@ -76,7 +76,7 @@ async def test_the_losing_copy_of_a_wake_is_acknowledged_at_once_while_the_winne
         worker.thaw()
         await eventually(lambda: "a" in notes(raw, "copied"))
         try:
-            await eventually(lambda: raw.xlen(stream) == 1, timeout=3, what="the copy is settled")
+            await eventually(lambda: raw.xlen(stream) == 1, timeout=8, what="the copy is settled")
         finally:
             raw.set("probe:gate", 1)
         assert await run.result(timeout=10) == ["a", "d"]
