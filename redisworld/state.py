@@ -76,7 +76,7 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     deployment: str = ""
     streams: tuple[str, ...] = ()
-    """The streams it reads, by their name within each partition."""
+    """The streams it reads, by their name within each partition; none where it only looks after timers."""
     started_at: int = 0
     beat_at: int = 0
     """Epoch ms by Redis time."""
@@ -128,9 +128,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workers_by_state(self) -> dict[str, int]:
-        """How many live workers there are in each state, 0 included; a state of a newer version is ``unready`` here."""
+        """How many live workers that take messages are in each state, 0 included; one that we do not know is ``unready``."""
         counts = dict.fromkeys(WORKER_STATES, 0)
-        for worker in self.workers:
+        for worker in (worker for worker in self.workers if worker.streams):
             counts[worker.state if worker.state in counts else "unready"] += 1
         return counts
 

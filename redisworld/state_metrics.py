@@ -102,7 +102,12 @@ def _families(state: State) -> Iterator[Metric]:
     for name, text, of_state in _VALUES:
         yield _gauge(name, text, of_state(state))
     yield _labelled("runs", "Open runs by status", "status", state.runs)
-    yield _labelled("workers", "Workers whose last heartbeat is at most 15 s old", "state", state.workers_by_state)
+    yield _labelled(
+        "workers",
+        "Workers that take messages, whose last heartbeat is at most 15 s old",
+        "state",
+        state.workers_by_state,
+    )
     for name, (text, label, stats) in RECORDED.items():
         family = CounterMetricFamily(f"redisworld_recorded_{name}", text, labels=[label] if label else [])
         for stat, value in stats.items():

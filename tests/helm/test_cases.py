@@ -44,7 +44,7 @@ def test_a_secret_that_exists_is_used_everywhere_and_none_is_made() -> None:
     for name, spec in containers(documents):
         assert environment(spec)["REDISWORLD_PASSWORD"] == "r1/pw", name
         names.add(spec["name"])
-    assert names == {"worker", "timers", "exporter", "doctor", "round-trip"}
+    assert names == {"worker", "exporter", "doctor", "round-trip"}
     (authentication,) = of_kind(documents, "TriggerAuthentication")
     assert authentication["spec"]["secretTargetRef"] == [{"parameter": "password", "name": "r1", "key": "pw"}]
     for trigger in of_kind(documents, "ScaledObject")[0]["spec"]["triggers"]:
@@ -252,5 +252,7 @@ def test_the_deployment_id_is_the_tag_of_the_pods_own_image() -> None:
 def test_somebody_promotes_timers_also_where_no_pool_keeps_a_pod(values: dict[str, Any], there: bool) -> None:
     always_on = one(render(least(**values)), "Deployment", "-always-on")["spec"]["template"]["spec"]
 
-    names = [container_["name"] for container_ in always_on["containers"]]
-    assert names == (["exporter", "timers"] if there else ["exporter"])
+    (exporter,) = always_on["containers"]
+    with_timers = ["redisworld", "worker", "--timers-only", "--exporter"]
+    assert exporter["command"] == (with_timers if there else ["redisworld", "exporter"])
+    assert "args" not in exporter, "it needs no application"

@@ -13,6 +13,7 @@ import anyio
 import pytest
 import redis
 
+from consumers.timekeeper import Timekeeper
 from consumers.worker import Worker
 from redisworld import World
 from redisworld.settings import Settings
@@ -83,9 +84,16 @@ async def test_keda_wants_pods_exactly_while_there_is_work(
             await until(raw, triggers, 0)
             assert (await run.status()) == "running", "it sleeps"
 
-    # no pod is left. The timer lies where KEDA cannot look, so the always-on pod promotes it
+    # no pod is left. The timer lies where KEDA cannot look, so the always-on pod promotes it, and does no more
     assert keda.wanted(raw, triggers) == 0
-    async with world_of(documents, "-always-on/timers") as world, working(world):
+    async with world_of(documents, "-always-on/exporter") as world, anyio.create_task_group() as tasks:
+        timekeeper = Timekeeper(world)
+        tasks.start_soon(timekeeper.run)
+        await until(raw, triggers, 1)
+        assert sum(number or 0 for number in keda.readings(raw, lags)) == 1, "what it promotes is a lag"
+        assert not any(keda.readings(raw, pending)), "it takes nothing"
+        timekeeper.stop()
+    async with world_of(documents, "-default/worker") as world, working(world):
         with anyio.fail_after(WAIT_S):
             assert await world.run("life", lifelong).result() == 23
         await until(raw, triggers, 0)

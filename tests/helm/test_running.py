@@ -6,19 +6,22 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import pytest
 import redis
 
-from redisworld import World
+from redisworld import Settings, World
 from redisworld.spawn import PrivateRedis, private_redis
+from redisworld.world import read_state
 from tests.helm import keda
-from tests.helm.busy_app import busy, waiting
+from tests.helm.busy_app import busy, lifelong, waiting
 from tests.helm.kubelet import paused, running
 from tests.helm.rendering import container, environment, least, merged, one, render
 from tests.integration.cli_process import ROOT
@@ -123,6 +126,46 @@ async def test_neither_an_outage_of_redis_nor_busy_bodies_restart_a_pod(server: 
         worker.becomes("readinessProbe", True)
         async with World.connect(server.url) as world:
             await world.run("busy").terminate()
+
+
+@pytest.mark.anyio
+async def test_the_always_on_pod_wakes_pools_at_zero_and_takes_no_work(server: PrivateRedis) -> None:
+    documents = render(merged(values(server), {"autoscaling": {"mode": "keda", "minReplicas": 0}}))
+    triggers = [trigger["metadata"] for trigger in one(documents, "ScaledObject", "-default")["spec"]["triggers"]]
+    lags = [trigger for trigger in triggers if "lagCount" in trigger]
+    pending = [trigger for trigger in triggers if "pendingEntriesCount" in trigger]
+    pool, exporter = container(documents, "-default/worker"), container(documents, "-always-on/exporter")
+    here = {"REDISWORLD_METRICS_HOST": "127.0.0.1"}
+
+    async def until(true: Callable[[], bool]) -> None:
+        with anyio.fail_after(60):
+            while not true():  # noqa: ASYNC110  # Redis can only be asked
+                await anyio.sleep(0.05)
+
+    with redis.Redis.from_url(server.url) as client:
+        client.flushall()
+        async with World.connect(server.url, settings=Settings(url=server.url, partitions=2)) as world:
+            asleep = await world.start(lifelong, 1, 0.01, "5s", run_id="asleep")
+            later = await world.start(waiting, 0.01, run_id="later", delay="5s")
+            with running(pool, secrets=SECRETS, **here) as worker:
+                await until(lambda: sum(client.zcard(partition.delayed) for partition in world.partitions) == 2)
+                assert worker.terminate(30) == 0
+            assert keda.wanted(client, triggers) == 0, "no pod is left, and both runs wait"
+
+            nowhere = Path(tempfile.gettempdir())  # no application can be imported there
+            with running(exporter, secrets=SECRETS, directory=nowhere, **here) as always_on:
+                always_on.becomes("startupProbe", True)
+                always_on.becomes("readinessProbe", True)
+                await until(lambda: sum(count or 0 for count in keda.readings(client, lags)) == 2)
+                assert keda.wanted(client, triggers) == 1
+                assert not any(keda.readings(client, pending)), "it takes nothing"
+                (only,) = (await read_state(world)).workers
+                assert (only.streams, only.state, only.steps_limit) == ((), "ready", 0)
+                with running(pool, secrets=SECRETS, **here):
+                    assert await asleep.result(timeout=60) == 4
+                    assert await later.result(timeout=60) == 0.01
+                assert always_on.asks("livenessProbe")
+                assert always_on.terminate(30) == 0
 
 
 def test_helm_test_asks_doctor_and_makes_a_round_trip(server: PrivateRedis) -> None:

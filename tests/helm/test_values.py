@@ -37,7 +37,7 @@ def test_the_schema_has_the_keys_of_the_values_and_those_of_a_pool() -> None:
             return
         assert set(values) - {"cluster"} <= set(judged["properties"]), path
         missing = set(judged["properties"]) - set(values) - {"cluster"}
-        inherited = set(schema.POD) | {"app", "image"} if path == "alwaysOn" else set()
+        inherited = set(schema.POD) | {"image"} if path == "alwaysOn" else set()
         assert missing <= inherited, f"{path}: {missing}"
         for key, value in values.items():
             keys(value, judged["properties"][key], f"{path}.{key}".lstrip("."))

@@ -31,7 +31,7 @@ def now_ms(raw: redis.Redis) -> int:
 
 
 def worker(consumer: str, **more: object) -> WorkerState:
-    return WorkerState(**{"consumer": consumer, "state": "ready", "beat_at": 1, **more})  # type: ignore[arg-type]
+    return WorkerState(**{"consumer": consumer, "state": "ready", "beat_at": 1, "streams": ("steps",), **more})  # type: ignore[arg-type]
 
 
 async def test_a_new_namespace_has_its_two_queues_and_nothing_in_them(world: World) -> None:
