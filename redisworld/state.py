@@ -128,7 +128,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workers_by_state(self) -> dict[str, int]:
-        """How many live workers that take messages are in each state, 0 included; an unknown one is ``unready``."""
+        """How many live workers that take messages are in each state, 0 included; an unknown state is ``unready``."""
         counts = dict.fromkeys(WORKER_STATES, 0)
         for worker in (worker for worker in self.workers if worker.streams):
             counts[worker.state if worker.state in counts else "unready"] += 1

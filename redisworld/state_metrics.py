@@ -104,7 +104,7 @@ def _families(state: State) -> Iterator[Metric]:
     yield _labelled("runs", "Open runs by status", "status", state.runs)
     yield _labelled(
         "workers",
-        "Workers that take messages, whose last heartbeat is at most 15 s old",
+        "Live workers that take messages, by state",
         "state",
         state.workers_by_state,
     )
