@@ -68,7 +68,7 @@ class Attempts:
             raise
         except BaseException as error:
             asyncio.get_running_loop()  # raises where this coroutine itself is being closed
-            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {type(error).__name__}: {error}"))
+            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {failures.describe(error)}"))
         else:
             completion = self._completion(a, "completed", result)
         if a.step.timeout_ms is not None:
@@ -162,11 +162,11 @@ def _where(a: Attempt) -> dict[str, object]:
 
 
 def _delay_ms(a: Attempt, error: Exception) -> int:
-    asked = [leaf.retry_after for leaf in leaves(error) if isinstance(leaf, RetryableError)]
+    asked = [leaf for leaf in leaves(error) if isinstance(leaf, RetryableError)]
     if asked:
         try:
-            return max(_until_ms(after) for after in asked)
-        except InvalidInput as unread:
+            return max(_until_ms(leaf.retry_after) for leaf in asked)
+        except Exception as unread:  # InvalidInput, and what a property of the class or a tzinfo raises
             fact(logging.WARNING, "retry_after not understood, the step's backoff counts", _where(a), error=unread)
     return a.step.backoff.delay_ms(a.charged, random.Random())
 

@@ -163,6 +163,8 @@ class _Thread:
     def run(self) -> Any:
         try:
             return self._call()
+        except GeneratorExit as error:  # thrown into a coroutine that waits, it would close the coroutine instead
+            raise RuntimeError("the step's body raised GeneratorExit") from error
         finally:
             with suppress(RuntimeError):  # the worker has stopped without waiting for us
                 self._loop.call_soon_threadsafe(self._finish)

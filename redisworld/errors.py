@@ -208,6 +208,9 @@ class RetryableError(StepError):
     Seconds, a timedelta, text like ``"5m"``, or an aware datetime: a moment.
     """
 
+    retry_after: timedelta | float | str | datetime = 1.0
+    """Of the class, too: a subclass may forget to call ``__init__``."""
+
     def __init__(self, message: str = "", *, retry_after: timedelta | float | str | datetime = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after

@@ -58,6 +58,14 @@ def describe(exc: BaseException, *, code: str | None = None, modules: Container[
     ``modules``: those whose classes may come back as themselves, because every process of the application has them
     loaded. A step may import more for itself; what a replay is given must not depend on that. Default: all loaded.
     """
+    try:
+        return _described(exc, code, modules)
+    except Exception as error:  # user code: what its class makes of being looked at
+        message = f"<cannot be told: {type(error).__name__} while it was read>"
+        return ErrorInfo(type=_type_name(type(exc)), message=message, code=code, base=_base(type(exc)))
+
+
+def _described(exc: BaseException, code: str | None, modules: Container[str] | None) -> ErrorInfo:
     text = "".join(traceback.format_exception(exc))
     if (remote := _remote_traceback(exc)) is not None:
         text = f"{remote}\nThe exception above was recorded by a step and raised again here:\n\n{text}"

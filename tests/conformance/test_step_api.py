@@ -64,7 +64,23 @@ async def _in_a_group() -> None:
         tasks.create_task(_raise(ValueError("within")))
 
 
+class Careless(RetryableError):
+    """One that does not call the ``__init__`` above it."""
+
+    def __init__(self) -> None: ...
+
+
+class Undecided(RetryableError):
+    @property
+    def retry_after(self) -> float:  # type: ignore[override]
+        raise LookupError("not known yet")
+
+    def __init__(self) -> None: ...
+
+
 ACTIONS: dict[str, Any] = {
+    "careless": lambda: _raise(Careless()),
+    "undecided": lambda: _raise(Undecided()),
     "value": lambda: _raise(ValueError("no")),
     "key": lambda: _raise(KeyError("no")),
     "reset": lambda: _raise(ConnectionResetError("no")),
@@ -117,7 +133,9 @@ async def test_a_fatal_type_reaches_the_body_as_itself(connect: Connect) -> None
 
 
 @pytest.mark.parametrize(
-    ("what", "least", "most"), [("tomorrow", 86_390_000, 86_400_000), ("soon", 1, 1)], ids=["a moment", "unreadable"]
+    ("what", "least", "most"),
+    [("tomorrow", 86_390_000, 86_400_000), ("soon", 1, 1), ("careless", 1_000, 1_000), ("undecided", 1, 1)],
+    ids=["a moment", "unreadable", "never set", "raises"],
 )
 async def test_retry_after_may_be_a_moment_and_what_cannot_be_read_leaves_it_to_the_backoff(
     connect: Connect, what: str, least: int, most: int, caplog: pytest.LogCaptureFixture
@@ -131,7 +149,29 @@ async def test_retry_after_may_be_a_moment_and_what_cannot_be_read_leaves_it_to_
 
         [(due, _)] = consumers.delayed()
         assert now + least <= due <= now + most
-        assert ("retry_after" in caplog.text) == (what == "soon")
+        assert ("retry_after" in caplog.text) == (what in ("soon", "undecided"))
+
+
+@pytest.mark.parametrize("error", [GeneratorExit(), SystemExit(2), KeyboardInterrupt()])
+async def test_a_sync_step_that_raises_what_is_no_exception_fails_like_others(
+    connect: Connect, error: BaseException
+) -> None:
+    app = Workflows()
+
+    @app.step(max_retries=0)
+    def raises() -> None:
+        raise error
+
+    @app.workflow
+    async def one() -> None:
+        await raises()
+
+    async with connect(app=app) as consumers:
+        run = await consumers.world.start(one)
+        await consumers.drain()
+
+        with pytest.raises(RunFailed, match=rf"the step's body raised {type(error).__name__}"):
+            await run.result(timeout=5)
 
 
 # -- metadata

@@ -265,3 +265,15 @@ def test_a_rebuilt_error_that_is_raised_on_shows_the_traceback_of_the_step() -> 
     assert "recorded by a step and raised again here" in (whole.traceback or "")
     assert cause is not None
     assert "in the_steps_own_code" in (cause.traceback or "")
+
+
+def test_an_exception_that_cannot_even_be_looked_at_is_recorded_by_its_class() -> None:
+    class Untouchable(TimeoutError):
+        def __getattribute__(self, name: str) -> Any:
+            raise LookupError(name)
+
+    info = failures.describe(Untouchable(), code="USER_ERROR")
+
+    assert (info.type.endswith("Untouchable"), info.base, info.code) == (True, "TimeoutError", "USER_ERROR")
+    assert "LookupError" in info.message
+    assert type(failures.rebuild(info)) is TimeoutError
