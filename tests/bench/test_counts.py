@@ -145,7 +145,8 @@ async def test_a_sequential_step_costs_no_more_than_its_bound_and_no_more_in_a_l
 
 async def test_a_finished_run_of_five_steps_weighs_at_most_2_5_kb_beside_its_values(connect: Connect) -> None:
     async with connect() as consumers:
-        weight = await weight_of(consumers, conf_app.wide, 5, runs=300)
+        # So many, because now and then used_memory has some buffers of 20 KB more or less.
+        weight = await weight_of(consumers, conf_app.wide, 5, runs=1_000)
     wrong = judged("memory", "bytes of a run of 5 steps", weight, RUN_BYTES)
     assert not wrong, wrong
     assert weight > 500, "a run that leaves nothing was not measured"
