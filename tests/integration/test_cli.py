@@ -25,6 +25,18 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+def test_a_command_imports_nothing_that_only_others_need() -> None:
+    program = (
+        "import sys; from redisworld import cli; cli.main(['run', '--help']); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "redisworld.cli.run" in loaded
+    assert not {"redisworld.cli.bench", "consumers", "prometheus_client"} & loaded
+
+
 # -- what is refused before Redis is asked
 
 
