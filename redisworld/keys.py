@@ -179,6 +179,11 @@ class Partition(msgspec.Struct, frozen=True, dict=True, cache_hash=True):
         return stream.removeprefix(self.tag)
 
 
+def absent(key: str) -> str:
+    """A key in the slot of another one, under which nothing is ever written."""
+    return f"{key.partition('}')[0]}}}:absent"
+
+
 def meta(namespace: str) -> str:
     """Hash: partition count and data version of a namespace."""
     return f"{PREFIX}{namespace}:meta"

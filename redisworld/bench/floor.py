@@ -98,7 +98,7 @@ async def adding(session: Session, count: int, concurrency: int) -> Floor:
             await _add_one(connection, stream, _fields(number))
 
     # makes the connections
-    await asyncio.gather(*(connection.block("floor", "PING") for _ in range(concurrency)))
+    await asyncio.gather(*(connection.block("floor", stream, "PING") for _ in range(concurrency)))
     before, began = await session.meter.snapshot(), session.now_ns()
     await asyncio.gather(*(add() for _ in range(concurrency)))
     seconds = (session.now_ns() - began) / 1e9
@@ -123,7 +123,7 @@ def _fields(slot: int, follow: int = 0) -> dict[str, Any]:
 
 
 async def _add_one(connection: Connection, stream: str, fields: dict[str, Any]) -> None:
-    await connection.block("floor", "XADD", stream, "*", *chain.from_iterable(fields.items()))
+    await connection.block("floor", stream, "XADD", stream, "*", *chain.from_iterable(fields.items()))
 
 
 async def _add(session: Session, stream: str, first: int, count: int, *, follow: int = 0) -> None:
@@ -155,7 +155,7 @@ async def _work(settings: Settings, stream: str, body_ms: int, slots: Marks) -> 
     command += ["STREAMS", stream, ">"]
     async with Connection(settings) as connection:
         while True:
-            reply: Any = await connection.block("floor", *command)
+            reply: Any = await connection.block("floor", stream, *command)
             for _, found in reply.items() if isinstance(reply, dict) else reply or []:
                 entries = [(entry, fields_of(fields)) for entry, fields in found]
                 await _batch(connection, stream, entries, body_ms, slots)

@@ -1,7 +1,7 @@
 """Where is the door to Redis? ``World``; nothing outside this package speaks to Redis."""
 
+from redisworld.world.addresses import redacted
 from redisworld.world.batching import MOST_ITEMS
-from redisworld.world.connection import EMBEDDED_URL, redacted
 from redisworld.world.deliveries import (
     Answer,
     Claim,
@@ -14,6 +14,7 @@ from redisworld.world.deliveries import (
     Recorded,
     Sweep,
 )
+from redisworld.world.embedded import EMBEDDED_URL
 from redisworld.world.faults import FaultLog
 from redisworld.world.handle import Run
 from redisworld.world.heartbeats import BEAT_S

@@ -1,14 +1,18 @@
-"""Which Redis does a URL name: one server, or the primary that Sentinels watch?
+"""Which Redis does a URL name: one server, the primary that Sentinels watch, or nodes of a cluster?
 
 ``redis+sentinel://sentinel-0:26379,sentinel-1:26379/primary/0`` asks the Sentinels at each new connection, so a
 failover is an outage like any other: calls are repeated until one reaches the new primary. ``rediss+sentinel://``
 speaks TLS to both.
+
+``redis+cluster://node-0:6379,node-1:6379`` names nodes of a Redis Cluster, of which one has to be there when a process
+begins; they name the others. A node of a cluster that a plain ``redis://node-0:6379`` names is enough.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from redis.asyncio.connection import parse_url
 
@@ -17,6 +21,29 @@ from redisworld.settings import Settings
 
 _SENTINEL = "+sentinel"
 _SENTINEL_PORT = 26379
+_CLUSTER = "+cluster"
+_PORT = 6379
+
+Address = tuple[str, int]
+"""Host and port of one server."""
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people."""
+    scheme = url.partition("://")[0]
+    try:
+        parts = urlsplit(url)
+        netloc, password = parts.netloc, parts.password
+    except ValueError:
+        return f"{scheme}://***"
+    if "@" in parts.path + parts.query + parts.fragment:  # a password with '/', '?' or '#' in it
+        return f"{scheme}://***"
+    if password:
+        netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
+    query = re.sub(r"(^|&)(password|username)=[^&]*", r"\1\2=***", parts.query)
+    if (netloc, query) == (parts.netloc, parts.query):
+        return url
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> Any:
@@ -30,7 +57,7 @@ def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> 
     if not scheme.endswith(_SENTINEL):
         return kind.from_url(settings.url, **options)
     parts = urlsplit(f"{scheme.removesuffix(_SENTINEL)}://{rest}")
-    nodes = [_node(text) for text in parts.netloc.rpartition("@")[2].split(",") if text]
+    nodes = [_address(text, _SENTINEL_PORT, "a Sentinel") for text in _hosts(parts.netloc)]
     master, _, database = parts.path.strip("/").partition("/")
     if not nodes or not master:
         raise InvalidInput(
@@ -55,8 +82,45 @@ def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> 
     return sentinels(nodes, sentinel_kwargs=asking | tls, **options).master_for(master, redis_class=kind)
 
 
-def _node(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(_SENTINEL_PORT))
+def nodes_named(url: str) -> list[Address]:
+    """The nodes of a cluster that a ``redis+cluster://`` URL names; none for a URL of another kind.
+
+    Raises InvalidInput for one without nodes, or with a database.
+    """
+    scheme, _, rest = url.partition("://")
+    if not scheme.endswith(_CLUSTER):
+        return []
+    parts = urlsplit(f"{scheme.removesuffix(_CLUSTER)}://{rest}")
+    nodes = [_address(text, _PORT, "a node of a cluster") for text in _hosts(parts.netloc)]
+    if not nodes or parts.path.strip("/0"):
+        raise InvalidInput(
+            "a URL of a cluster is redis+cluster://host:6379,host:6379; "
+            f"here {'is a database, and a cluster has none' if nodes else 'every host is missing'}"
+        )
+    return nodes
+
+
+def node_named(url: str) -> Address | None:
+    """The server that a plain URL names; None where it names a socket."""
+    named: dict[str, Any] = dict(parse_url(url))
+    return None if "path" in named else (named.get("host", "localhost"), named.get("port", _PORT))
+
+
+def url_at(url: str, address: Address) -> str:
+    """The URL of one node of the cluster that ``url`` names: scheme, user and options are the same at all of them."""
+    scheme, _, rest = url.partition("://")
+    parts = urlsplit(f"{scheme.removesuffix(_CLUSTER)}://{rest}")
+    user, at, _ = parts.netloc.rpartition("@")
+    host, port = address
+    return parts._replace(netloc=f"{user}{at}{f'[{host}]' if ':' in host else host}:{port}", path="").geturl()
+
+
+def _hosts(netloc: str) -> list[str]:
+    return [text for text in netloc.rpartition("@")[2].split(",") if text]
+
+
+def _address(text: str, usual_port: int, what: str) -> Address:
+    host, _, port = text.rpartition(":") if ":" in text.rpartition("]")[2] else (text, "", str(usual_port))
     if not host or not port.isdigit():
-        raise InvalidInput(f"a Sentinel is host:port, not {text!r}")
-    return host, int(port)
+        raise InvalidInput(f"{what} is host:port, not {text!r}")
+    return host.strip("[]"), int(port)

@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse, ReadOnlyError
 
 _INCOMPLETE = object()
+_ASKING = hiredis.pack_command(("ASKING",))
 
 
 class Channel:
@@ -23,10 +24,11 @@ class Channel:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._link: _Link | None = None
+        self._id: tuple[_Link | None, int] | None = None
         self._connecting = asyncio.Lock()
 
-    async def call(self, *args: Any, timeout: float) -> Any:
-        """The reply of Redis to a command.
+    async def call(self, *args: Any, timeout: float, asking: bool = False) -> Any:
+        """The reply of Redis to a command; ``asking`` a node of a cluster that a slot is on its way to.
 
         Raises what redis-py raises: for an error reply its class, ConnectionError where the connection is lost. After
         TimeoutError, or a reply that says this is no primary any more, the next call makes a new connection.
@@ -36,6 +38,8 @@ class Channel:
         if link is None or link.lost:
             async with asyncio.timeout(timeout):
                 link = await self._connected()
+        if asking:
+            link.send(_ASKING).add_done_callback(_ignore)
         reply = link.send(packed)
         timer = asyncio.get_running_loop().call_later(timeout, link.expire, reply)
         try:
@@ -47,6 +51,13 @@ class Channel:
     def connected(self) -> bool:
         """Whether there is a connection now."""
         return self._link is not None and not self._link.lost
+
+    async def client_id(self, *, timeout: float) -> int:
+        """The number by which Redis knows this connection. Raises as ``call``."""
+        if self._id is None or self._id[0] is not self._link:
+            number: int = await self.call("CLIENT", "ID", timeout=timeout)
+            self._id = self._link, number
+        return self._id[1]
 
     async def _connected(self) -> _Link:
         async with self._connecting:
@@ -60,6 +71,57 @@ class Channel:
         """Who still waits is told that the connection is lost."""
         if self._link is not None:
             self._link.lose(RedisConnectionError("closed by its owner"))
+
+
+class Channels:
+    """A connection of ``pool`` for each call, so that one that waits inside Redis holds nobody up."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._idle: list[Channel] = []
+        self._in_use: set[Channel] = set()
+
+    async def call(self, *args: Any, timeout: float) -> Any:
+        """As that of a Channel."""
+        channel = self.take()
+        try:
+            reply = await channel.call(*args, timeout=timeout)
+        except BaseException:
+            self.drop(channel)
+            raise
+        self.put_back(channel)
+        return reply
+
+    def take(self) -> Channel:
+        """A channel for one call; whoever takes it must ``put_back`` or ``drop`` it."""
+        channel = self._idle.pop() if self._idle else Channel(self._pool)
+        self._in_use.add(channel)
+        return channel
+
+    def put_back(self, channel: Channel) -> None:
+        """The call has its reply."""
+        self._in_use.discard(channel)
+        self._idle.append(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """The call has failed: a reply may still come, so its connection is closed."""
+        self._in_use.discard(channel)
+        channel.close()
+
+    @property
+    def in_use(self) -> int:
+        """Connections that calls wait on. From any thread."""
+        return sum(channel.connected for channel in tuple(self._in_use))
+
+    @property
+    def idle(self) -> int:
+        """Connections that wait for a call. From any thread."""
+        return sum(channel.connected for channel in tuple(self._idle))
+
+    def close(self) -> None:
+        """Close all; who still waits is told that the connection is lost."""
+        for channel in (*self._idle, *self._in_use):
+            channel.close()
 
 
 class _Link(asyncio.Protocol):
@@ -125,3 +187,9 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Redis or the network has closed it."""
         self.lose(RedisConnectionError("connection closed by the server" if exc is None else f"connection lost: {exc}"))
+
+
+def _ignore(reply: asyncio.Future[Any]) -> None:
+    """What ASKING is answered: the reply to the command behind it tells all."""
+    if not reply.cancelled():
+        reply.exception()

@@ -10,6 +10,7 @@ from redisworld.keys import Partition
 from redisworld.world.examine_runs import examine_listing
 from redisworld.world.findings import Finding
 from redisworld.world.replies import word_of
+from redisworld.world.scanning import scan
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -21,24 +22,14 @@ async def examine_keys(
     world: World, partition: Partition, *, fix: bool, tick: Callable[[int], None]
 ) -> AsyncIterator[Finding]:
     """Runs that are not listed, and tokens that point to a hook which is over."""
-    pattern = "".join(f"\\{c}" if c in "[]*?\\" else c for c in partition.tag) + "*"
-    cursor = 0
-    while True:
-
-        async def call(at: int = cursor) -> Any:
-            return await world.connection.commands.scan(at, match=pattern, count=1000)
-
-        cursor, keys = await world.connection.run("scan_keys", call)
-        tick(len(keys))
-        names = [partition.short(key.decode("utf-8", "replace")) for key in keys]
+    async for names in scan(world.connection, partition, "scan_keys"):
+        tick(len(names))
         for run_id in [found[1] for name in names if (found := _RUN.fullmatch(name))]:
             async for finding in examine_listing(world, partition, run_id, fix=fix):
                 yield finding
         for token in [name.removeprefix("hook:") for name in names if name.startswith("hook:")]:
             if (dangling := await _pointer(world, partition, token, fix=fix)) is not None:
                 yield dangling
-        if not cursor:
-            return
 
 
 async def _pointer(world: World, partition: Partition, token: str, *, fix: bool) -> Finding | None:

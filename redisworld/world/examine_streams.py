@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError
 
 from redisworld.keys import GROUP, Partition
-from redisworld.world.connection import is_transient
 from redisworld.world.findings import Finding
+from redisworld.world.refusals import is_transient
 
 if TYPE_CHECKING:
     from redisworld.world.world import World

@@ -14,8 +14,8 @@ import msgspec
 from redisworld import messages
 from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP, Partition
-from redisworld.world.connection import is_transient
 from redisworld.world.queue import fields_of
+from redisworld.world.refusals import is_transient
 
 if TYPE_CHECKING:
     from redisworld.world.world import World

@@ -20,6 +20,7 @@ from redisworld.keys import GROUP, Partition
 from redisworld.messages import StepMessage
 from redisworld.world.connection import Connection
 from redisworld.world.queue import fields_of
+from redisworld.world.scanning import scan
 
 _PAGE = 100
 
@@ -63,18 +64,10 @@ def nothing_seen() -> Living:
 async def discover(connection: Connection, partition: Partition, tick: Callable[[], None] = lambda: None) -> list[str]:
     """The names of all streams of a partition, within it. There is no list of them: this scans the keys of Redis."""
     found: set[str] = set()
-    pattern = "".join(f"\\{c}" if c in "[]*?\\" else c for c in partition.tag) + "*"
-    cursor: int = 0
-    while True:
-
-        async def call(at: int = cursor) -> Any:
-            return await connection.commands.scan(at, match=pattern, count=1000, _type="stream")
-
-        cursor, keys = await connection.run("find_streams", call)
-        found.update(partition.short(key.decode()) for key in keys)
+    async for names in scan(connection, partition, "find_streams", type="stream"):
+        found.update(names)
         tick()
-        if not cursor:
-            return sorted(name for name in found if name.startswith(("steps", "workflows")))
+    return sorted(name for name in found if name.startswith(("steps", "workflows")))
 
 
 async def look_through(

@@ -7,7 +7,8 @@ from typing import Any
 from redisworld.errors import NamespaceMismatch, NamespaceNotFound
 from redisworld.keys import Partition, meta
 from redisworld.settings import DATA_VERSION
-from redisworld.world.connection import Connection, redacted
+from redisworld.world.addresses import redacted
+from redisworld.world.connection import Connection
 
 MOST_PARTITIONS = 256
 
@@ -73,11 +74,14 @@ async def _read(connection: Connection) -> Any:
 
 
 async def _write(connection: Connection, partitions: int) -> Any:
-    """Fix the partition count, unless somebody else is faster; what is stored then."""
+    """Fix the partition count, unless somebody else is faster; what is stored then.
+
+    Two writers may each write one field: the version is the same, and whoever reads half of it writes too.
+    """
     key = meta(connection.settings.namespace)
 
     async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=True)
+        pipeline = connection.commands.pipeline(transaction=False)
         pipeline.hsetnx(key, "partitions", partitions)
         pipeline.hsetnx(key, "data_version", DATA_VERSION)
         return await pipeline.execute()

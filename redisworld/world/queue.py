@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -10,8 +10,10 @@ from redis.exceptions import ResponseError
 from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP, Partition
 from redisworld.observe import GroupRecreated, observe
-from redisworld.world.connection import Connection, is_transient
+from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery
+from redisworld.world.earliest import earliest
+from redisworld.world.refusals import is_transient
 
 Stream = tuple[Partition, str]
 """A stream: its partition, and its name within the partition."""
@@ -20,6 +22,10 @@ Stream = tuple[Partition, str]
 def key_of(stream: Stream) -> str:
     """The Redis key of a stream."""
     return stream[0].tag + stream[1]
+
+
+def _pairs(reply: Any) -> Iterable[tuple[bytes, Any]]:
+    return reply.items() if isinstance(reply, dict) else reply or []
 
 
 def _text(value: Any) -> str:
@@ -98,21 +104,17 @@ class Queue:
         """
         by_key = {key_of(stream).encode(): stream for stream in streams}
         block = [] if block_ms is None else ["BLOCK", block_ms]
-        command = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count, *block, "STREAMS", *by_key]
-        command += [">"] * len(by_key)
-
+        command = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count, *block, "STREAMS"]
         try:
-            timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000 if block_ms else None
-            reply = await self._connection.block("read", *command, timeout=timeout)
+            replies = await self._replies("read", command, dict.fromkeys(by_key, ">"), block_ms)
         except ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
             await self.ensure_groups(streams, lost=True)
             return []
-        pairs = reply.items() if isinstance(reply, dict) else reply or []
         return [
             Delivery(*by_key[key], entry_id.decode(), fields_of(fields or ()))
-            for key, entries in pairs
+            for key, entries in replies
             for entry_id, fields in entries
         ]
 
@@ -122,11 +124,26 @@ class Queue:
         ``seen`` holds the last nudge of each partition and is brought up to date.
         """
         by_key = {partition.nudge.encode(): partition for partition in seen}
-        command = ["XREAD", "BLOCK", max(1, block_ms), "STREAMS", *by_key, *seen.values()]
-        timeout = (block_ms + self._connection.settings.redis_timeout_ms) / 1000
-        reply = await self._connection.block("wait_nudge", *command, timeout=timeout)
-        for key, entries in reply.items() if isinstance(reply, dict) else reply or []:
+        after = dict(zip(by_key, seen.values(), strict=True))
+        command = ["XREAD", "BLOCK", max(1, block_ms), "STREAMS"]
+        for key, entries in await self._replies("wait_nudge", command, after, block_ms):
             seen[by_key[key]] = _text(entries[-1][0])
+
+    async def _replies(
+        self, op: str, command: Sequence[Any], after: dict[bytes, str], block_ms: int | None
+    ) -> Iterable[tuple[bytes, Any]]:
+        """Streams that have something behind where they are read ``after``, and their entries."""
+        connection = self._connection
+        timeout = (block_ms + connection.settings.redis_timeout_ms) / 1000 if block_ms else None
+        if len(after) == 1 or not connection.clustered:
+            first = next(iter(after)).decode()
+            return _pairs(await connection.block(op, first, *command, *after, *after.values(), timeout=timeout))
+        by_tag: dict[bytes, list[bytes]] = {}
+        for key in after:
+            by_tag.setdefault(key.partition(b"}")[0], []).append(key)
+        commands = {keys[0].decode(): [*command, *keys, *(after[key] for key in keys)] for keys in by_tag.values()}
+        found = await earliest(connection, op, commands, timeout=timeout)
+        return [pair for reply in found for pair in _pairs(reply)]
 
     async def idle_consumers(self, stream: Stream, idle_ms: int) -> list[str]:
         """Consumers that hold nothing and have not read for ``idle_ms``."""

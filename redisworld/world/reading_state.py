@@ -18,7 +18,8 @@ from redisworld.errors import RedisUnavailable
 from redisworld.keys import GROUP, Partition, listed_streams, listed_workers, worker_key
 from redisworld.runs import Status
 from redisworld.state import Backlog, State, StreamState, worker_in
-from redisworld.world.connection import Connection, error_word, is_transient
+from redisworld.world.connection import Connection
+from redisworld.world.refusals import error_word, is_transient
 
 if TYPE_CHECKING:
     from redisworld.world.world import World

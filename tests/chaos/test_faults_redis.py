@@ -19,7 +19,7 @@ from redisworld import Backoff, RedisUnavailable, Settings, Workflows, World, ge
 from redisworld.events import EventKind
 from redisworld.runs import Status
 from redisworld.spawn import PrivateRedis, private_redis
-from redisworld.world.connection import is_transient
+from redisworld.world.refusals import is_transient
 from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.probing import cli_worker, metric, most_warnings_a_second, probe

@@ -79,7 +79,7 @@ async def test_a_client_sets_and_takes_away_without_waking_the_run(connect: Conn
 async def test_a_call_whose_reply_was_lost_is_one_event(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connect(app=outside_app.wf) as consumers:
         run = await consumers.world.start(outside_app.attributed, 0, run_id="r")
-        scripts, lost = consumers.world.connection._scripts, []
+        scripts, lost = consumers.world.connection.nodes.scripts(""), []
         call = scripts.call
 
         async def losing(*args: Any, timeout: float) -> Any:

@@ -224,7 +224,7 @@ async def in_flight(consumers: Consumers) -> Writing:
 async def test_a_chunk_whose_reply_was_lost_is_written_once(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     async with consumers_of(connect, max_inline_steps=0) as consumers:
         write = await in_flight(consumers)
-        scripts, lost = consumers.world.connection._scripts, []
+        scripts, lost = consumers.world.connection.nodes.scripts(""), []
         call = scripts.call
 
         async def losing(*args: Any, timeout: float) -> Any:
