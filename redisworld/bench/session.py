@@ -19,6 +19,7 @@ from redisworld.bench import app
 from redisworld.bench.marks import Marks, NotMeasured, made
 from redisworld.bench.meter import Meter, metering
 from redisworld.bench.processes import Process, running
+from redisworld.errors import InvalidInput
 from redisworld.keys import PREFIX
 from redisworld.settings import Settings
 from redisworld.spawn import private_redis
@@ -177,6 +178,8 @@ async def opened(options: Options, *, slots: int, progress: Progress, concurrenc
             )
             with made(folder / "marks", slots + _SPARE_SLOTS) as marks:
                 async with World.connect(settings=settings) as world:
+                    if world.connection.clustered:
+                        raise InvalidInput("a bench counts what one server does: give it one Redis, not a cluster")
                     try:
                         async with metering(world) as meter:
                             yield Session(options, world, meter, marks, folder, progress)

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from redis.exceptions import ResponseError
 
 from redisworld.keys import meta
@@ -13,6 +14,7 @@ from redisworld.world.findings import Finding
 from redisworld.world.namespace import used_partitions
 
 if TYPE_CHECKING:
+    from redisworld.world.connection import Connection
     from redisworld.world.world import World
 
 _CLOCK_S = 2.0
@@ -20,20 +22,26 @@ _CLOCK_S = 2.0
 
 
 async def examine_server(world: World) -> AsyncIterator[Finding]:
-    """Settings of the server and the meta hash. What an ACL hides is not judged."""
+    """Settings of the server, or of every node of a cluster, and the meta hash. What an ACL hides is not judged."""
     connection = world.connection
-    if not connection.embedded:
-        try:
-            info = await connection.run("info", connection.commands.info)
-        except ResponseError:
-            info = {}
-        for finding in (_version(info), _eviction(info), await _persistence(world, info)):
-            if finding is not None:
-                yield finding
-    if (apart := await _clock(world)) is not None:
-        yield apart
+    for name, client in await connection.run("find_nodes", connection.nodes.servers):
+        if not connection.embedded:
+            try:
+                info = await connection.run("info", client.info)
+            except ResponseError:
+                info = {}
+            for finding in (_version(info), _eviction(info), await _persistence(connection, client, info)):
+                if finding is not None:
+                    yield _at(name, finding)
+        if (apart := await _clock(connection, client)) is not None:
+            yield _at(name, apart)
     async for finding in _partitions(world):
         yield finding
+
+
+def _at(name: str, finding: Finding) -> Finding:
+    """The finding, with the node that it is about."""
+    return msgspec.structs.replace(finding, what=f"node {name}: {finding.what}") if name else finding
 
 
 def _version(info: dict[str, Any]) -> Finding | None:
@@ -53,11 +61,11 @@ def _eviction(info: dict[str, Any]) -> Finding | None:
     return Finding(code="eviction", what=f"maxmemory-policy is {policy}: Redis deletes keys {when}")
 
 
-async def _persistence(world: World, info: dict[str, Any]) -> Finding | None:
+async def _persistence(connection: Connection, client: Any, info: dict[str, Any]) -> Finding | None:
     if info.get("aof_enabled", 1):
         return None
     try:
-        found = await world.connection.run("read_config", lambda: world.connection.commands.config_get("save"))
+        found = await connection.run("read_config", lambda: client.config_get("save"))
     except ResponseError:
         return None  # a managed Redis tells nobody, and saves in its own way
     if found.get("save"):
@@ -65,9 +73,9 @@ async def _persistence(world: World, info: dict[str, Any]) -> Finding | None:
     return Finding(code="persistence", what="neither the append-only file nor snapshots are on")
 
 
-async def _clock(world: World) -> Finding | None:
+async def _clock(connection: Connection, client: Any) -> Finding | None:
     before = time.time()
-    seconds, micros = await world.connection.run("time", world.connection.commands.time)
+    seconds, micros = await connection.run("time", client.time)
     after = time.time()
     apart = (before + after) / 2 - (seconds + micros / 1_000_000)
     if abs(apart) <= _CLOCK_S + (after - before) / 2:

@@ -89,6 +89,11 @@ def why(error: BaseException) -> str:
         if "HELLO must be called" in reply or "Authentication required" in reply:
             return "asks for a password, and the URL has none: redis://[user]:password@host, or REDISWORLD_PASSWORD"
         return f"refuses the user or password of the URL: {reply}"
+    if isinstance(error, TryAgainError):
+        return (
+            "moves the slot of this partition to another node; until it has, nothing can change there: "
+            "redis-cli --cluster check"
+        )
     return f"cannot be used now: {reply}"
 
 

@@ -117,6 +117,8 @@ BUDGET = closed(
 
 POOL = closed(**POD, app=TEXT, image=OWN_IMAGE, replicas=whole(0), autoscaling=AUTOSCALING, podDisruptionBudget=BUDGET)
 
+ADDRESSES = {"type": "array", "items": {"type": "string", "pattern": "^[^:,/@ ]+:[0-9]+$"}}
+
 REDIS = closed(
     url={"type": "string", "pattern": "^(rediss?://.+)?$"},
     **dict.fromkeys(["username", "password", "existingSecret"], TEXT),
@@ -124,16 +126,14 @@ REDIS = closed(
     existingSecretPasswordKey={"type": "string", "minLength": 1},
     tls=closed(existingSecret=TEXT, caKey=TEXT, certKey=TEXT, keyKey=TEXT, verify=SWITCH),
     sentinel=closed(
-        nodes={"type": "array", "items": {"type": "string", "pattern": "^[^:,/@ ]+:[0-9]+$"}},
+        nodes=ADDRESSES,
         master={"type": "string", "pattern": "^[^/ ]*$"},
         password=TEXT,
         existingSecretPasswordKey=TEXT,
         database=whole(0),
         tls=SWITCH,
     ),
-    cluster=refused(
-        "left out: Redis Cluster is not supported, use one primary with replicas (redis.url or redis.sentinel)"
-    ),
+    cluster=closed(nodes=ADDRESSES, tls=SWITCH),
     trial=closed(
         enabled=SWITCH,
         image=closed(**IMAGE),

@@ -207,7 +207,11 @@ def test_the_metadata_is_what_the_scaler_takes(everything: dict[str, list[dict[s
         "stream", "consumerGroup", "lagCount", "pendingEntriesCount", "streamLength", "databaseIndex",
         "enableTLS", "unsafeSsl", "usernameFromEnv",
     }  # fmt: skip
-    kinds = {"redis-streams": known | {"address"}, "redis-sentinel-streams": known | {"addresses", "sentinelMaster"}}
+    kinds = {
+        "redis-streams": known | {"address"},
+        "redis-sentinel-streams": known | {"addresses", "sentinelMaster"},
+        "redis-cluster-streams": known - {"databaseIndex"} | {"addresses"},
+    }
     parameters = {"username", "password", "ca", "cert", "key", "sentinelPassword"}
     seen = set()
     for documents in everything.values():

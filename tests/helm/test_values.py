@@ -35,8 +35,8 @@ def test_the_schema_has_the_keys_of_the_values_and_those_of_a_pool() -> None:
     def keys(values: Any, judged: dict[str, Any], path: str) -> None:
         if "properties" not in judged or path in ("pools", "defaults.settings"):
             return
-        assert set(values) - {"cluster"} <= set(judged["properties"]), path
-        missing = set(judged["properties"]) - set(values) - {"cluster"}
+        assert set(values) <= set(judged["properties"]), path
+        missing = set(judged["properties"]) - set(values)
         inherited = set(schema.POD) | {"image"} if path == "alwaysOn" else set()
         assert missing <= inherited, f"{path}: {missing}"
         for key, value in values.items():

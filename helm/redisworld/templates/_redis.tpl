@@ -31,6 +31,8 @@ sentinel-password
 {{- else if $redis.sentinel.nodes -}}
 {{- $scheme := ternary "rediss+sentinel" "redis+sentinel" $redis.sentinel.tls -}}
 {{- $url = printf "%s://%s/%s/%d" $scheme (join "," $redis.sentinel.nodes) $redis.sentinel.master (int $redis.sentinel.database) -}}
+{{- else if $redis.cluster.nodes -}}
+{{- $url = printf "%s://%s" (ternary "rediss+cluster" "redis+cluster" $redis.cluster.tls) (join "," $redis.cluster.nodes) -}}
 {{- end -}}
 {{- $query := list -}}
 {{- with $redis.tls.existingSecret -}}
@@ -84,16 +86,26 @@ sentinel-password
   value: {{ .Values.runs.partitions | quote }}
 {{- end }}
 
+{{/* Which of KEDA's scalers speaks to this Redis. */}}
+{{- define "redisworld.kedaType" -}}
+{{- if .Values.redis.sentinel.nodes -}}redis-sentinel-streams
+{{- else if .Values.redis.cluster.nodes -}}redis-cluster-streams
+{{- else -}}redis-streams
+{{- end -}}
+{{- end }}
+
 {{/* Where KEDA finds Redis, as metadata of a trigger. Takes (dict "root" $ "keda" …). */}}
 {{- define "redisworld.kedaRedis" -}}
 {{- $redis := .root.Values.redis -}}
-{{- $database := 0 -}}
 {{- $tls := false -}}
 {{- if $redis.sentinel.nodes -}}
 addresses: {{ join "," $redis.sentinel.nodes | quote }}
 sentinelMaster: {{ $redis.sentinel.master | quote }}
-{{- $database = int $redis.sentinel.database -}}
+databaseIndex: {{ int $redis.sentinel.database | quote }}
 {{- $tls = $redis.sentinel.tls -}}
+{{- else if $redis.cluster.nodes -}}
+addresses: {{ join "," $redis.cluster.nodes | quote }}
+{{- $tls = $redis.cluster.tls -}}
 {{- else -}}
 {{- $parts := urlParse (include "redisworld.url" .root) -}}
 {{- $host := ternary $parts.host (printf "%s:6379" $parts.host) (contains ":" $parts.host) -}}
@@ -101,10 +113,9 @@ sentinelMaster: {{ $redis.sentinel.master | quote }}
 {{- $host = printf "%s.%s.svc:6379" (include "redisworld.trialName" .root) (include "redisworld.namespace" .root) -}}
 {{- end -}}
 address: {{ default $host .keda.address | quote }}
-{{- $database = $parts.path | trimPrefix "/" | default "0" -}}
+databaseIndex: {{ $parts.path | trimPrefix "/" | default "0" | quote }}
 {{- $tls = eq $parts.scheme "rediss" -}}
 {{- end }}
-databaseIndex: {{ $database | quote }}
 enableTLS: {{ $tls | quote }}
 {{- if not $redis.tls.verify }}
 unsafeSsl: "true"

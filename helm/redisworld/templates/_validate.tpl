@@ -19,9 +19,10 @@
 {{- if $redis.url }}{{ $ways = append $ways "redis.url" }}{{ end -}}
 {{- if $redis.existingSecretUrlKey }}{{ $ways = append $ways "redis.existingSecretUrlKey" }}{{ end -}}
 {{- if $redis.sentinel.nodes }}{{ $ways = append $ways "redis.sentinel.nodes" }}{{ end -}}
+{{- if $redis.cluster.nodes }}{{ $ways = append $ways "redis.cluster.nodes" }}{{ end -}}
 {{- if $redis.trial.enabled }}{{ $ways = append $ways "redis.trial.enabled" }}{{ end -}}
 {{- if not $ways -}}
-{{- fail "no Redis: set one of redis.url, redis.existingSecretUrlKey, redis.sentinel.nodes, or redis.trial.enabled for trying out" -}}
+{{- fail "no Redis: set one of redis.url, redis.existingSecretUrlKey, redis.sentinel.nodes, redis.cluster.nodes, or redis.trial.enabled for trying out" -}}
 {{- else if gt (len $ways) 1 -}}
 {{- fail (printf "more than one Redis: set only one of %s" (join ", " $ways)) -}}
 {{- end -}}
@@ -41,9 +42,9 @@
 {{- if and $redis.sentinel.nodes (not $redis.sentinel.master) -}}
 {{- fail "redis.sentinel.nodes needs redis.sentinel.master, the name of the primary that the Sentinels watch" -}}
 {{- end -}}
-{{- $tls := or (hasPrefix "rediss://" $redis.url) (and $redis.sentinel.nodes $redis.sentinel.tls) $redis.existingSecretUrlKey -}}
+{{- $tls := or (hasPrefix "rediss://" $redis.url) (and $redis.sentinel.nodes $redis.sentinel.tls) (and $redis.cluster.nodes $redis.cluster.tls) $redis.existingSecretUrlKey -}}
 {{- if and $redis.tls.existingSecret (not $tls) -}}
-{{- fail "redis.tls.existingSecret is set, but nothing speaks TLS: redis.url has to begin with rediss://, or redis.sentinel.tls to be true" -}}
+{{- fail "redis.tls.existingSecret is set, but nothing speaks TLS: redis.url has to begin with rediss://, or redis.sentinel.tls or redis.cluster.tls to be true" -}}
 {{- end -}}
 {{- end }}
 
