@@ -72,7 +72,7 @@ async def test_keda_wants_pods_exactly_while_there_is_work(
     assert keda.wanted(raw, triggers) == 0, "no stream is there yet"
 
     async with world_of(documents, "-default/worker") as world:
-        run = await world.start(lifelong, 20, 0.5, "2s", run_id="life")
+        run = await world.start(lifelong, 20, 0.5, "5s", run_id="life")
         assert keda.wanted(raw, triggers) == 1, "the first message of all, and no group yet: KEDA takes the length"
 
         async with working(world):
