@@ -59,8 +59,11 @@ async def reroute(
     deployment: str,
     target: str,
     hops: int,
-) -> None:
-    """Send a message to its run's deployment, with all it carries; after three hops its run fails."""
+) -> bool:
+    """Send a message to its run's deployment, with all it carries; after three hops its run fails.
+
+    False where it stays: its run has been moved to this deployment since.
+    """
     hops = max(0, hops)  # a stranger's number, perhaps
     if hops >= len(_REROUTE_DELAYS_MS):
         mine = world.settings.deployment
@@ -72,14 +75,16 @@ async def reroute(
             code="DEPLOYMENT_MISMATCH",
             detail=f"the run belongs to deployment {deployment!r}; {mine!r} met it again after {hops} re-routes",
         )
-        return
+        return True
     delay_ms = _REROUTE_DELAYS_MS[hops]
     target = delivery.partition.short(target)
-    await world.deliveries.move(
-        delivery, Outgoing.of(rerouted), old_id=message.message_id, target=target, delay_ms=delay_ms
-    )
+    again = Outgoing.of(rerouted)
+    answer = await world.deliveries.move(delivery, again, old_id=message.message_id, target=target, delay_ms=delay_ms)
+    if answer == "here":
+        return False
     observe(MessageMoved(_kind(delivery), "reroute"))
     fact(logging.INFO, "re-routed", where(delivery, message), deployment=deployment, hops=hops + 1, delay_ms=delay_ms)
+    return True
 
 
 async def leave_for_newer(world: World, delivery: Delivery) -> None:

@@ -16,7 +16,7 @@ from redisworld.errors import RunNotFound
 from redisworld.facts import fact
 from redisworld.keys import Partition
 from redisworld.messages import RunContext, StepMessage, moved
-from redisworld.observe import MessageMoved, PrologueTaken, StepClaimed, StepId, observe
+from redisworld.observe import MessageMoved, PrologueTaken, RunFetched, StepClaimed, StepId, observe
 from redisworld.workflows import Step, Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
 
@@ -43,7 +43,9 @@ class StepConsumer:
     async def process(self, delivery: Delivery, message: StepMessage) -> None:
         """Process one delivery to its end: settled, moved, buried, or the run continued."""
         context = await self._prologue(delivery, message)
-        if context is None or not await self._deployment_fits(delivery, message, context):
+        if context is not None and not self._fits(context):
+            context = await self._rerouted(delivery, message, context)
+        if context is None:
             return
         if message.step_name not in self._app.steps:
             await refuse(
@@ -125,7 +127,7 @@ class StepConsumer:
                 may_replay=item.may_replay,
                 waited_ms=max(0, claim.started_at - entry_ms(delivery)),
                 trace_carrier=message.trace_carrier,
-                prologue="run_context" if taken.context is message.run_context else "runs_get",
+                prologue="runs_get" if message.run_context is None else "run_context",
             )
         )
 
@@ -139,14 +141,14 @@ class StepConsumer:
         await self._orchestrator.continue_run(taken.delivery, taken.message, fetched_for="last_completer")
 
     async def _prologue(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
-        """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with.
-
-        A message of another deployment may be older than a move of its run: then the row says where that belongs.
-        """
-        if message.run_context is not None and self._fits(message.run_context):
+        """The run's identity: from the message, or with one fetch of the row. None: the delivery is done with."""
+        if message.run_context is not None:
             observe(PrologueTaken("run_context", (_id(message),)))
             return message.run_context
         observe(PrologueTaken("runs_get", (_id(message),)))
+        return await self._fetched(delivery, message)
+
+    async def _fetched(self, delivery: Delivery, message: StepMessage) -> RunContext | None:
         try:
             row = await self._world.row(message.run_id)
         except RunNotFound as error:
@@ -163,22 +165,25 @@ class StepConsumer:
             root_run_id=row.root_run_id or row.run_id,
         )
 
-    async def _deployment_fits(self, delivery: Delivery, message: StepMessage, context: RunContext) -> bool:
-        """Re-route a message of another deployment, with all it carries; after three hops its run fails."""
-        if self._fits(context):
-            return True
+    async def _rerouted(self, delivery: Delivery, message: StepMessage, context: RunContext) -> RunContext | None:
+        """Re-route a message of another deployment, with all it carries; after three hops its run fails.
+
+        Not None where the run has been moved to this deployment since: its row says what the message does not know.
+        """
         hops = message.deployment_mismatch_retry_count
         step = self._app.steps.get(message.step_name)
-        await reroute(
+        if await reroute(
             self._world,
             delivery,
             message,
-            msgspec.structs.replace(moved(message), run_context=context, deployment_mismatch_retry_count=hops + 1),
+            msgspec.structs.replace(moved(message), deployment_mismatch_retry_count=hops + 1),
             deployment=context.deployment_id,
             hops=hops,
             target=delivery.partition.steps(step.queue if step else "", context.deployment_id),
-        )
-        return False
+        ):
+            return None
+        observe(RunFetched("moved", message.run_id))
+        return await self._fetched(delivery, message)
 
     def _fits(self, context: RunContext) -> bool:
         settings = self._world.settings

@@ -111,7 +111,9 @@ class Orchestrator:
             return
         given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
         if given is not None and not self.may_replay(job.workflow.name, given.deployment_id):
-            given = None  # the run may have been moved since: a load says where it belongs
+            if not await self._deployment_fits(job, given.deployment_id):
+                return
+            given = None  # the run has been moved here since: a load knows more
         first = Live.first_pass(self._world, delivery, message, job.workflow) if given else None
         await self._drive(job, first)
 
@@ -136,7 +138,7 @@ class Orchestrator:
         if not isinstance(job.message, WorkflowMessage) or self.may_replay(job.workflow.name, deployment):
             return True
         target = job.delivery.partition.workflows(deployment)
-        await reroute(
+        return not await reroute(
             self._world,
             job.delivery,
             job.message,
@@ -145,7 +147,6 @@ class Orchestrator:
             target=target,
             hops=job.message.deliveries - 1,
         )
-        return False
 
     async def _drive(self, job: Job, live: Live | None) -> None:
         """Load, replay and commit until the message is settled; ``live`` is a first pass, which loads nothing."""

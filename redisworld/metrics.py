@@ -204,7 +204,7 @@ class Metrics:
             self.delayed_lost[kind]
         for path in ("run_context", "runs_get"):
             self.prologue[path]
-        for reason in ("last_completer", "redelivery"):
+        for reason in ("last_completer", "redelivery", "moved"):
             self.lazy_fetches[reason]
         for outcome in CLAIM_OUTCOMES:
             self.claims[outcome]

@@ -71,7 +71,7 @@ class PrologueTaken(msgspec.Struct, frozen=True):
 
 
 class RunFetched(msgspec.Struct, frozen=True):
-    """A lazy run fetch, made after the prologue. ``reason``: last_completer or redelivery."""
+    """A lazy run fetch, made after the prologue. ``reason``: last_completer, redelivery or moved."""
 
     reason: str
     run_id: str

@@ -1,5 +1,6 @@
 -- move_message: hands a delivery back, now or after a delay, as the message given. If the run waits for the
--- old message id, it waits for the new one. A stream of a deployment's own is that of the run's.
+-- old message id, it waits for the new one. A stream of a deployment's own is that of the run's: where that is the one it
+-- was read from, it stays.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -17,7 +18,7 @@
 -- @arg target           stream it goes to, without the tag
 -- @arg delay            ms; 0 publishes at once
 -- @arg body             the message
--- @returns moved | stale | broken why
+-- @returns moved | here | stale | broken why
 -- @include partition words arguments clock types stats run steps delivery save messages deployments
 local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, old, id, target, wait_ms, body = unpack(ARGV)
 
@@ -28,7 +29,9 @@ if refused then return refused end
 now, wait_ms = clock(now), tonumber(wait_ms)
 
 if not holds(stream, entry, consumer) then return {'stale'} end
-target = in_place(open_run(run_id, now), target)
+local place = in_place(open_run(run_id, now), target)
+if place ~= target and place == stream then return {'here'} end
+target = place
 local foreign = foreign_key('stats', 'hash', target, 'stream', 'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream',
   'run:' .. run_id, 'hash', 'run:' .. run_id .. ':log', 'list')
 if foreign then return foreign end

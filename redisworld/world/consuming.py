@@ -6,7 +6,7 @@ Each method calls one script, which first checks that the delivery is still this
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from redisworld.begun import Begun
 from redisworld.keys import Partition
@@ -139,8 +139,14 @@ class Deliveries:
 
     # -- deliveries
 
-    async def move(self, delivery: Delivery, message: Outgoing, *, old_id: str, target: str, delay_ms: int = 0) -> bool:
-        """Hand a delivery back as ``message``, after ``delay_ms``; False if this consumer holds it no more."""
+    async def move(
+        self, delivery: Delivery, message: Outgoing, *, old_id: str, target: str, delay_ms: int = 0
+    ) -> Literal["moved", "here", "stale"]:
+        """Hand a delivery back as ``message``, after ``delay_ms``.
+
+        ``stale`` if this consumer holds it no more; ``here`` where it was to go to another deployment, but its run
+        belongs to the one whose stream it was read from: it is held as before.
+        """
         args = message.args(old_id=old_id, target=target, delay_ms=delay_ms)
         reply = await self._world.call(
             "move_message",
@@ -151,12 +157,12 @@ class Deliveries:
             delivery.entry_id,
             *args,
         )
-        return word_of(reply) == "moved"
+        return cast('Literal["moved", "here", "stale"]', word_of(reply))
 
     async def give_back(self, delivery: Delivery) -> bool:
         """Put a delivery back into its stream, bytes as they are; False if this consumer holds it no more."""
         again = Outgoing.again(delivery, body=delivery.fields.get("msg", b""), message_id="")
-        return await self.move(delivery, again, old_id="", target=delivery.stream)
+        return await self.move(delivery, again, old_id="", target=delivery.stream) == "moved"
 
     async def settle(self, delivery: Delivery) -> bool:
         """Acknowledge and delete a delivery; False if this consumer holds it no more."""

@@ -274,6 +274,13 @@ class Mover:
         ]
 
     async def _move_message(self, delivery: Delivery) -> bool:
+        answer = await self._send(delivery)
+        if answer == "here":  # its run has begun since the rows were moved
+            await self._move_run(delivery.text("run"))
+            answer = await self._send(delivery)
+        return answer == "moved"
+
+    async def _send(self, delivery: Delivery) -> str:
         again = Outgoing.again(delivery, body=self._readdressed(delivery.fields.get("msg", b"")), message_id="")
         queue = delivery.stream.partition("@")[0]
         return await self._world.deliveries.move(

@@ -12,7 +12,7 @@ import redis
 from redisworld import DeploymentBusy, InvalidInput
 from redisworld.keys import GROUP
 from redisworld.messages import StepMessage, WorkflowMessage
-from redisworld.observe import MessageMoved
+from redisworld.observe import MessageMoved, RunFetched
 from redisworld.runs import Status
 from redisworld.state import WorkerState
 from redisworld.world.moving import Mover
@@ -222,7 +222,8 @@ async def test_a_message_that_was_sent_before_the_move_is_not_re_routed_back(
 
         await green.step()
 
-        assert green.paths() == ["runs_get"]
+        assert green.paths() == ["run_context"]
+        assert [seen.reason for seen in green.saw(RunFetched)][:1] == ["moved"]
         assert green.saw(MessageMoved) == []
         assert await green.world.run("r").result(timeout=5) == 2
     invariants.check(raw, conf_app.wf)

@@ -115,11 +115,10 @@ class Stage:
             out = Outgoing.of(
                 WorkflowMessage(message_id=to.message, run_id=to.run, workflow_name="wf", reason="recovery")
             )
-        return (
-            await world.deliveries.move(
-                hand.delivery, out, old_id=hand.entry.message, target=to.stream, delay_ms=delay_ms
-            ),
+        answer = await world.deliveries.move(
+            hand.delivery, out, old_id=hand.entry.message, target=to.stream, delay_ms=delay_ms
         )
+        return (answer == "moved",)
 
     async def bury(self, hand: Hand, code: str) -> Answer:
         world = self.consumers[hand.consumer].world

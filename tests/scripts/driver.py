@@ -229,9 +229,9 @@ class Consumer:
         """Hand a delivery back with the bytes it has, to its own stream or another."""
         old = message_id(delivery)
         again = Outgoing.again(delivery, body=delivery.fields["msg"], message_id=new_id or old)
-        return await self.world.deliveries.move(
-            delivery, again, old_id=old, target=target or delivery.stream, delay_ms=delay_ms
-        )
+        place = target or delivery.stream
+        answer = await self.world.deliveries.move(delivery, again, old_id=old, target=place, delay_ms=delay_ms)
+        return answer == "moved"
 
     async def duplicate(self, delivery: Delivery, stream: str | None = None) -> Delivery:
         """A second entry of the same message, delivered to this consumer."""

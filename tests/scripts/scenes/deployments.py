@@ -166,6 +166,13 @@ async def a_worker_of_the_old_deployment_hands_a_message_back(a: Consumer, b: Co
     return lambda: a.move(delivery)
 
 
+@scene("move_message", "here")
+async def a_worker_re_routes_a_message_of_a_run_that_was_moved_to_it(a: Consumer, b: Consumer) -> Ask:
+    delivery = await _queued_at(a, f"steps@{NEW}")
+    await belongs(a, NEW)
+    return lambda: a.move(delivery, target=f"steps@{OLD}", delay_ms=1_000)
+
+
 async def _queued_at(a: Consumer, stream: str) -> Delivery:
     await put_step(a, "pending")
     return await a.publish("s1", stream=stream)
