@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from redis.asyncio.connection import parse_url
 
@@ -21,6 +21,7 @@ from redisworld.settings import Settings
 
 _SENTINEL = "+sentinel"
 _SENTINEL_PORT = 26379
+_OF_REPLIES = {"decode_responses", "encoding", "encoding_errors"}
 _CLUSTER = "+cluster"
 _PORT = 6379
 
@@ -50,8 +51,29 @@ def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> 
     """A client of class ``kind`` for ``settings.url``; ``sentinels`` is redis-py's Sentinel class of the same colour.
 
     User and password of the settings count where the URL has none. Raises ValueError for a URL that redis-py cannot
-    read, InvalidInput for one of Sentinels without nodes or the name of their primary.
+    read, InvalidInput for one of Sentinels without nodes or the name of their primary, and as ``check_url``.
     """
+    check_url(settings.url)
+    client = _client(settings, kind, sentinels, **options)
+    try:
+        client.connection_pool.make_connection()  # connects to nobody yet
+    except TypeError as error:  # an option that no connection takes, or not one of this scheme, like ssl_… of redis://
+        raise ValueError(str(error).partition("() ")[2]) from error
+    return client
+
+
+def check_url(url: str) -> None:
+    """Raises InvalidInput for what redis-py passes over without a word, and for options that would change replies."""
+    parts = urlsplit(url)
+    path = parts.path.strip("/")
+    database = path.partition("/")[2] if parts.scheme.endswith(_SENTINEL) else path
+    if parts.scheme != "unix" and database and not database.isdecimal():
+        raise InvalidInput(f"a URL of Redis ends with the number of a database, not with {database!r}")
+    if wrong := _OF_REPLIES & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise InvalidInput(f"the URL of Redis has the option {min(wrong)}, which redisworld decides itself")
+
+
+def _client(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> Any:
     options |= {"username": settings.username or None, "password": settings.password or None}
     scheme, _, rest = settings.url.partition("://")
     if not scheme.endswith(_SENTINEL):

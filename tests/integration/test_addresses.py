@@ -62,9 +62,16 @@ async def test_those_of_the_url_win() -> None:
         ("redis+sentinel://a:26379,b:26379", "the name of the primary is missing"),
         ("redis+sentinel:///primary/0", "every host is missing"),
         ("redis+sentinel://a:x/primary", "a Sentinel is host:port, not 'a:x'"),
+        ("redis+sentinel://a/primary/zero", "the number of a database, not with 'zero'"),
+        ("redis://localhost/zero", "the number of a database, not with 'zero'"),
+        ("redis://localhost/0/1", "the number of a database, not with '0/1'"),
+        ("redis://localhost/0?decode_responses=false", "the option decode_responses"),
+        ("redis://localhost/0?foo=bar", "unexpected keyword argument 'foo'"),
+        ("redis://localhost/0?ssl_cert_reqs=none", "unexpected keyword argument 'ssl_cert_reqs'"),
+        ("unix:///tmp/redis.sock?foo=bar", "unexpected keyword argument 'foo'"),
     ],
 )
-async def test_a_url_of_sentinels_that_lacks_something_is_refused(url: str, missing: str) -> None:
+async def test_a_url_that_lacks_something_or_has_too_much_is_refused(url: str, missing: str) -> None:
     with pytest.raises(InvalidInput, match=missing):
         async with World.connect(url):
             pass
