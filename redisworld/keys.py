@@ -46,8 +46,14 @@ _LONGEST_TOKEN = 256
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """CRC16 (XMODEM, as Redis Cluster uses) of a run id or hook token, modulo the partition count."""
-    return binascii.crc_hqx(name.encode(), 0) % partitions
+    """CRC16 (XMODEM, as Redis Cluster uses) of a run id or hook token, modulo the partition count.
+
+    Raises InvalidInput for a name that is no valid Unicode: a shell hands over any bytes.
+    """
+    try:
+        return binascii.crc_hqx(name.encode(), 0) % partitions
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name!r} is no valid Unicode, and so no id of anything") from error
 
 
 def check_token(token: str, *, what: str = "hook token") -> str:

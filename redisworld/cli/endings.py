@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -30,13 +31,21 @@ def report(error: BaseException) -> int:
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return INTERRUPTED
     if any(isinstance(cause, BrokenPipeError) for cause in causes):
-        # The reader (head, less) has gone. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()  # the reader (head, less) has gone
+        return FAILED
+    if any(isinstance(cause, OSError) and cause.errno == errno.ENOSPC for cause in causes):
+        print("redisworld: error: cannot write the answer: no space left on the device", file=sys.stderr)
+        _drop_stdout()
         return FAILED
     if expected is None or not all(isinstance(cause, RedisworldError) for cause in causes):
         raise error
     print(f"redisworld: error: {one_line(str(expected), _LONGEST_LINE)}", file=sys.stderr)
     return CHANGE_THE_COMMAND if isinstance(expected, _NEVER_WORKS) else FAILED
+
+
+def _drop_stdout() -> None:
+    """Python would complain once more when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -220,6 +220,22 @@ def test_an_unknown_run_is_one_line_and_exit_code_1(
     assert code == 1
     assert "there is no run 'nobody'" in line
 
+    code, line = refusal(capsys, "run", *arguments, os.fsdecode(b"\xff"), "--url", redis_url)
+    assert code == 2
+    assert "'\\udcff' " in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "redisworld", "completion", "bash"],
+            cwd=ROOT, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "no space left" in ended.stderr
+
 
 def test_a_run_id_of_another_workflow_is_refused(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
     answer(capsys, "start", f"{APP}:patient", "--run-id", "r1", "--url", redis_url)
