@@ -11,7 +11,7 @@ import msgspec
 
 from redisworld import attributes, values
 from redisworld.durations import parse_ms
-from redisworld.errors import ErrorInfo, RunCancelled, RunFailed
+from redisworld.errors import ErrorInfo, RunCancelled, RunFailed, RunNotFound
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
 from redisworld.world.outputs import Chunk, OutputInfo
@@ -54,8 +54,10 @@ class Run(Generic[R]):
             with self._world.endings.watch(self.run_id) as ended:
                 while not (row := await self.row()).status.terminal:
                     await ended.wait()
-        element = (await self._world.log(self.run_id, row.finished_event - 1, 1))[0]
-        payload = parse(element).payload
+        page = await self._world.log(self.run_id, row.finished_event - 1, 1)
+        if not page:  # its retention has ended between the two reads
+            raise RunNotFound(self.run_id)
+        payload = parse(page[0]).payload
         if row.status is Status.COMPLETED:
             return self._decode_result(payload)
         if row.status is Status.FAILED:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
+import redis
 
 from redisworld import InvalidInput, RunCancelled, RunNotFound, Settings, Workflows, World, get_writable
 from tests.conformance.conftest import Connect
@@ -110,3 +111,20 @@ async def test_the_patience_for_a_result_is_written_like_every_duration(redis_ur
         with pytest.raises(InvalidInput, match="duration"):
             await run.result(timeout="soon")
         await run.cancel()
+
+
+async def test_a_run_whose_retention_ends_while_its_result_is_read_is_not_found(
+    redis_url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+        await run.terminate()
+        read = world.log
+
+        async def log(run_id: str, start: int = 0, count: int | None = None) -> list[bytes]:
+            raw.flushall()  # the row has been read
+            return await read(run_id, start, count)
+
+        monkeypatch.setattr(world, "log", log)
+        with pytest.raises(RunNotFound):
+            await run.result(timeout=5)
