@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterable, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -73,7 +74,7 @@ class Writable(msgspec.Struct, frozen=True):
 
     def _packed(self, own_run: OwnRun, chunk: Any) -> bytes:
         where = f"a chunk of output stream {self.name!r}"
-        data = values.encode_foreign(chunk, where=where)
+        data = values.encode_foreign(chunk, where=where, max_bytes=sys.maxsize)
         if len(data) > own_run.chunk_bytes:
             raise InvalidValue(
                 f"{where}: {len(data):,} bytes, more than the {own_run.chunk_bytes:,} of output_chunk_bytes; "

@@ -33,7 +33,7 @@ class Body:
         base = hash_base(run_id)
         self.loop = ReplayLoop(self, hash_base=base)  # type: ignore[abstract]  # what it may not call is set by name
         self.loop.now_ms = at
-        self._max_payload = max_payload
+        self.max_payload = max_payload
         self._numbers = 0
         self._randoms = 0
         self._uuid1s = 0
@@ -46,7 +46,7 @@ class Body:
     def call_step(self, step: StepLike, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StepCall[Any]:
         """A call of a step. Raises InvalidArguments or InvalidValue, right there in the body."""
         number, id = self._next_id("s")
-        data = step.signature.encode_call(args, kwargs, max_bytes=self._max_payload)
+        data = step.signature.encode_call(args, kwargs, max_bytes=self.max_payload)
         return StepCall(self, number=number, id=id, step=step, input=data)
 
     def ask_hook(self, token: str | None, metadata: bytes) -> AskedHook:

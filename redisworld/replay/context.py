@@ -61,7 +61,9 @@ def hook(type: Any = Any, /, *, token: str | None = None, metadata: Any = None) 
     body = _body("hook()", "a step can resume one: World.resume")
     if token is not None:
         check_token(token)
-    packed = b"" if metadata is None else values.encode(metadata, where="metadata of a hook")
+    packed = (
+        b"" if metadata is None else values.encode(metadata, where="metadata of a hook", max_bytes=body.max_payload)
+    )
     return Hook(body.ask_hook(token, packed), type)
 
 

@@ -12,6 +12,9 @@ import pytest
 from redisworld import Hook, hook, sleep
 from redisworld.errors import HookConflict, HookDisposed, InvalidInput, InvalidValue, ReplayDivergence
 from redisworld.events import Event, EventKind
+from redisworld.replay import Instance
+from redisworld.replay.commands import Completed
+from redisworld.values import decode
 from redisworld.workflows import Workflow, Workflows
 from tests.unit.replay_driver import Driver
 
@@ -261,3 +264,22 @@ def test_a_disposal_in_the_log_that_the_code_does_not_make_is_a_divergence() -> 
     driver.store.append(EventKind.HOOK_DISPOSED, next(iter(driver.store.hooks)))
     with pytest.raises(ReplayDivergence, match="hook_disposed"):
         driver.step_once()
+
+
+@pytest.mark.parametrize(("letters", "fits"), [(90, True), (110, False)])
+def test_metadata_is_as_big_as_max_payload_allows(letters: int, fits: bool) -> None:
+    async def body() -> str:
+        try:
+            hook(token="t", metadata="m" * letters)
+        except InvalidValue as error:
+            return str(error)
+        return "taken"
+
+    instance = Instance(
+        run_id="r", workflow=Workflow(body), input=Workflow(body).signature.encode_call((), {}), at=1, max_payload=100
+    )
+    instance.start()
+    assert isinstance(instance.outcome, Completed)
+    told = decode(instance.outcome.result)
+    assert told == "taken" if fits else "more than the 100 of max_payload" in told
+    instance.close()
