@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import redisworld.world.world as world_module
-from redisworld.world import queue
+from redisworld.world import consuming, queue
 from tests.apps.chaos_app import client, wf
 
 __all__ = ["wf"]
@@ -21,7 +20,7 @@ def _broken(pairs: Any) -> dict[str, bytes]:
 
 
 queue.fields_of = _broken
-world_module.fields_of = _broken  # type: ignore[attr-defined]
+consuming.fields_of = _broken
 
 _read = queue.Queue.read
 
