@@ -9,7 +9,11 @@ from typing import Any, Protocol
 import msgspec
 
 
-class RedisCalled(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """Something that happened. Steps make many, and none can be in a cycle: no garbage collector looks at them."""
+
+
+class RedisCalled(Seen, frozen=True):
     """One round trip. ``error`` is a bounded word, or empty."""
 
     op: str
@@ -17,7 +21,7 @@ class RedisCalled(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class RunFinished(msgspec.Struct, frozen=True):
+class RunFinished(Seen, frozen=True):
     """A pass ended its run. ``seconds`` since the run was created, by Redis time."""
 
     run_id: str
@@ -28,7 +32,7 @@ class RunFinished(msgspec.Struct, frozen=True):
     """To the end of its last step, where the run ended with it."""
 
 
-class FirstStepStarted(msgspec.Struct, frozen=True):
+class FirstStepStarted(Seen, frozen=True):
     """The first commit of a run has started its first step. ``seconds`` since the run was created, by Redis time."""
 
     run_id: str
@@ -36,7 +40,7 @@ class FirstStepStarted(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class BodyTaken(msgspec.Struct, frozen=True):
+class BodyTaken(Seen, frozen=True):
     """A message is about to continue its run, whose body is on its ``first`` pass, ``warm`` in memory, or ``cold``."""
 
     run_id: str
@@ -44,7 +48,7 @@ class BodyTaken(msgspec.Struct, frozen=True):
     source: str
 
 
-class PassCommitted(msgspec.Struct, frozen=True):
+class PassCommitted(Seen, frozen=True):
     """A pass reached its commit. ``trigger`` is the reason of the message that caused it.
 
     ``events`` are those that the pass has given to the body, and ``seconds`` its time, from the first of them to the
@@ -63,21 +67,21 @@ StepId = tuple[str, str]
 """The ids of a run and of its step."""
 
 
-class PrologueTaken(msgspec.Struct, frozen=True):
+class PrologueTaken(Seen, frozen=True):
     """How the deliveries of these steps learned about their runs: ``run_context`` or ``runs_get``."""
 
     path: str
     steps: Sequence[StepId]
 
 
-class RunFetched(msgspec.Struct, frozen=True):
+class RunFetched(Seen, frozen=True):
     """A lazy run fetch, made after the prologue. ``reason``: last_completer, redelivery or moved."""
 
     reason: str
     run_id: str
 
 
-class StepClaimed(msgspec.Struct, frozen=True):
+class StepClaimed(Seen, frozen=True):
     """What the claims of these steps were answered. ``inline`` where a commit started them, or a wake claimed them."""
 
     outcome: str
@@ -85,7 +89,7 @@ class StepClaimed(msgspec.Struct, frozen=True):
     inline: bool = False
 
 
-class StepStarted(msgspec.Struct, frozen=True):
+class StepStarted(Seen, frozen=True):
     """A body begins. ``waited_ms`` from the dispatch to the start, by Redis time; 0 when inline."""
 
     workflow: str
@@ -97,7 +101,7 @@ class StepStarted(msgspec.Struct, frozen=True):
     waited_ms: int = 0
 
 
-class StepEnded(msgspec.Struct, frozen=True):
+class StepEnded(Seen, frozen=True):
     """A body ended. ``outcome``: completed, failed, retrying, or lost where its result was refused."""
 
     workflow: str
@@ -110,7 +114,7 @@ class StepEnded(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class MessageRead(msgspec.Struct, frozen=True):
+class MessageRead(Seen, frozen=True):
     """Messages handed to this process. ``delivery``: first or reclaimed."""
 
     kind: str
@@ -118,7 +122,7 @@ class MessageRead(msgspec.Struct, frozen=True):
     count: int
 
 
-class MessageMoved(msgspec.Struct, frozen=True):
+class MessageMoved(Seen, frozen=True):
     """A message went back.
 
     ``reason``: too_early, missing, not_found, unknown_name, newer_spec, reroute, drain or divergence.
@@ -128,7 +132,7 @@ class MessageMoved(msgspec.Struct, frozen=True):
     reason: str
 
 
-class MessageBuried(msgspec.Struct, frozen=True):
+class MessageBuried(Seen, frozen=True):
     """A message went to the dead letters."""
 
     kind: str
@@ -136,51 +140,51 @@ class MessageBuried(msgspec.Struct, frozen=True):
     entry_id: str
 
 
-class TimersPromoted(msgspec.Struct, frozen=True):
+class TimersPromoted(Seen, frozen=True):
     """Due members were promoted; how late each was, in ms."""
 
     late_ms: tuple[int, ...]
 
 
-class DelayedLost(msgspec.Struct, frozen=True):
+class DelayedLost(Seen, frozen=True):
     """A delayed message was due and its body was gone. ``kind``: step, workflow or unknown."""
 
     kind: str
 
 
-class GroupRecreated(msgspec.Struct, frozen=True):
+class GroupRecreated(Seen, frozen=True):
     """A stream had lost its consumer group; it was made again at 0."""
 
     stream: str
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Reading(Seen, frozen=True):
     """A loop of this process has begun to fail at reading from Redis, or reads again."""
 
     loop: str
     ok: bool
 
 
-class LoopMoved(msgspec.Struct, frozen=True):
+class LoopMoved(Seen, frozen=True):
     """The event loop came to what was due, ``late_s`` late. Seen twenty times a second."""
 
     late_s: float
 
 
-class RunRecovered(msgspec.Struct, frozen=True):
+class RunRecovered(Seen, frozen=True):
     """What a run waited for was nowhere, and was sent or set again. ``kind``: wake, step or wait."""
 
     kind: str
     run_id: str
 
 
-class LeaseLost(msgspec.Struct, frozen=True):
+class LeaseLost(Seen, frozen=True):
     """A delivery is no longer held by this process although it was not settled here."""
 
     entry_id: str
 
 
-class Saturation(msgspec.Struct, frozen=True):
+class Saturation(Seen, frozen=True):
     """How many slots of a kind are taken now."""
 
     kind: str

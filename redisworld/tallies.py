@@ -1,6 +1,6 @@
 """How does a process keep what it counts at every step? In plain dicts by label values: nothing is cheaper.
 
-They know no lock: one thread writes them, and any may copy them.
+They know no lock: one thread at a time writes them, and any may copy them.
 """
 
 from __future__ import annotations

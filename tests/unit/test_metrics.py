@@ -59,11 +59,21 @@ def test_names_that_are_not_registered_or_beyond_the_limits_are_other() -> None:
     metrics = Metrics(workflows=workflows, steps=steps)
     for workflow, step in ((workflows[-2], steps[-2]), (workflows[-1], steps[-1]), ("stranger", "stranger")):
         metrics.observe(ended(workflow=workflow, step=step))
+    metrics.settle()
 
     assert {labels[:2]: count for labels, count in metrics.step_seconds.counts().items()} == {
         (workflows[-2], steps[-2]): 1,
         ("other", "other"): 2,
     }
+
+
+def test_what_is_noted_is_counted_when_the_loop_moves() -> None:
+    metrics = Metrics()
+    metrics.observe(o.RedisCalled("claim", 0.001))
+    assert metrics.round_trips.counts() == {}
+    metrics.observe(o.LoopMoved(0.0))
+    assert metrics.round_trips.counts() == {"claim": 1}
+    assert metrics.loop_lag.counts() == {(): 1}
 
 
 def test_every_kind_of_observation_is_counted() -> None:
