@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
@@ -300,3 +301,24 @@ async def test_an_entry_that_its_owner_renews_meanwhile_is_left_to_it(raw: redis
         mover = Mover(green.world, "blue", "green")
 
         assert await mover._take_over(blue.stream("workflows"), [pending]) == []
+
+
+async def test_a_third_deployment_sends_a_message_from_before_the_move_to_where_the_run_is_now(
+    raw: redis.Redis, connect: Connect
+) -> None:
+    async with blue_and_green(connect) as (blue, green), connect(**{**BLUE, "deployment": "red"}) as red:
+        await blue.world.start(conf_app.one, "double", 1, run_id="r")
+        await blue.wake()
+        (old,) = blue.queued("steps@blue")
+        await blue.world.deployments.move("blue", "green")
+        raw.delete(green.partition.steps("", "green"))
+        red.put(old, kind="steps@red")
+
+        await red.step()
+
+        ((_, sent),) = red.delayed()
+        assert raw.hvals(red.partition.delayed_body)[0].startswith(b"steps@green ")
+        assert sent == msgspec.structs.replace(old, deliveries=2, deployment_mismatch_retry_count=1)
+        await green.drain()
+        assert await green.world.run("r").result(timeout=5) == 2
+    invariants.check(raw, conf_app.wf)
