@@ -67,6 +67,7 @@ class Presence:
             steps_limit=self._steps.limit,
             replays=self._replays.held,
             replays_limit=self._replays.limit,
+            lease_ms=self._world.settings.lease_ms,
         )
         await self._world.heartbeats.beat(beat, self._listed)
         if self._beats % _BEATS_A_PRUNE == 0:

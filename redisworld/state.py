@@ -85,6 +85,8 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     replays: int = 0
     replays_limit: int = 0
     """Deliveries it holds now, and at most."""
+    lease_ms: int = 0
+    """How long what it holds stays its own without renewal, and after how long it takes over from others."""
 
     @property
     def host(self) -> str:

@@ -24,7 +24,13 @@ def add_to(verbs: Any) -> None:
         does="Say what a run waits for: since when, who holds it, and what would wake it.",
         example="redisworld run why publish-cat",
     )  # fmt: skip
-    add_setting(parser, "--lease", "lease_ms", "lease of the workers (default: 30s)", type=duration_ms)
+    add_setting(
+        parser,
+        "--lease",
+        "lease_ms",
+        "lease of the workers, if none lives to tell it (default: 30s)",
+        type=duration_ms,
+    )
 
 
 async def _why(world: World, arguments: argparse.Namespace) -> None:

@@ -28,6 +28,11 @@ class Serving(msgspec.Struct, frozen=True):
         """How many live workers read a stream."""
         return sum(stream in worker.streams for worker in self.workers.values())
 
+    @property
+    def lease_ms(self) -> int | None:
+        """After how long without renewal some live worker takes a delivery over; None where none says so."""
+        return min((worker.lease_ms for worker in self.workers.values() if worker.lease_ms), default=None)
+
 
 class Consumer(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer of the group, over all streams. ``worker`` is None where nobody says that it lives."""

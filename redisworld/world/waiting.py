@@ -205,6 +205,7 @@ class _Look:
             )
         if place is None:
             return Waiting(what="lost", id=id)
+        lease_ms = self._serving.lease_ms or self._world.settings.lease_ms
         return Waiting(
             what=what,
             id=id,
@@ -214,7 +215,7 @@ class _Look:
             consumer=place.consumer,
             consumer_lives=place.consumer in self._serving.workers,
             deliveries=place.deliveries,
-            lease_left_ms=self._world.settings.lease_ms - place.idle_ms if place.held else 0,
+            lease_left_ms=lease_ms - place.idle_ms if place.held else 0,
             readers=self._serving.readers(place.stream),
         )
 

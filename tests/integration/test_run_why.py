@@ -11,6 +11,7 @@ import redis
 
 from redisworld import Settings, World
 from redisworld.keys import Partition
+from redisworld.state import WorkerState
 from tests.apps import conf_app, shop_app
 from tests.conformance.harness import Consumers
 from tests.integration.cli_calls import answer, answer_json, refusal
@@ -96,6 +97,22 @@ def test_a_delivery_that_was_not_begun_says_who_has_it_and_how_often_it_was_deli
     [wake] = waits(capsys, "r1")
     assert (wake["what"], wake["consumer"], wake["consumer_lives"], wake["deliveries"]) == ("wake", holder, False, 2)
     assert 0 < wake["lease_left_ms"] <= 30_000
+
+
+def test_a_lease_is_as_long_as_live_workers_say(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis
+) -> None:
+    async def hold(consumers: Consumers) -> None:
+        await consumers.world.start(conf_app.pair, run_id="r1")
+        await consumers.take("workflows")
+        for consumer, lease_ms in (("a:1:x", 900_000), ("b:1:x", 600_000), ("older:1:x", 0)):
+            beat = WorkerState(consumer=consumer, state="ready", streams=("workflows",), lease_ms=lease_ms)
+            await consumers.world.heartbeats.beat(beat, ["workflows"])
+
+    plant(redis_url, raw, hold)
+
+    [wake] = waits(capsys, "r1")
+    assert 500_000 < wake["lease_left_ms"] <= 600_000
 
 
 def test_what_no_worker_knows_is_told_as_handed_back_also_when_its_body_had_begun(
