@@ -90,7 +90,8 @@ class Intake:
         together: dict[Partition, list[Taken]] = {}
         for delivery in fresh:
             if delivery.deliveries == 1:
-                firsts[delivery.kind] = firsts.get(delivery.kind, 0) + 1
+                kind = delivery.kind
+                firsts[kind] = firsts.get(kind, 0) + 1
             slots = self._slots_of(delivery)
             slots.hold()
             taken = self._usual(delivery)
@@ -105,14 +106,14 @@ class Intake:
             observe(MessageRead(kind, "first", count))
 
     def _slots_of(self, delivery: Delivery) -> Slots:
-        return self._step_slots if delivery.kind == "step" else self._replay_slots
+        return self._step_slots if delivery.is_step else self._replay_slots
 
     # -- the steps of one read
 
     def _usual(self, delivery: Delivery) -> Taken | None:
         """A step message that can be claimed at once; None where something is to be looked at before."""
         fields = delivery.fields
-        if delivery.deliveries > 1 or fields.get("kind") != b"step" or fields.get("spec") != _SPEC or self._stopping():
+        if delivery.deliveries > 1 or not delivery.is_step or fields.get("spec") != _SPEC or self._stopping():
             return None
         try:
             message = messages.decode(fields.get("msg", b""))

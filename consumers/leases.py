@@ -38,7 +38,7 @@ class LeaseKeeper:
         self._faults = world.connection.faults
         self._lease = world.settings.lease_ms / 1000
         self._blocked_limit = world.settings.max_blocked_loop_ms / 1000
-        self._holds: dict[str, _Hold] = {}
+        self._holds: dict[tuple[str, str, str], _Hold] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._ticked = time.monotonic()

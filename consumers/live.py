@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -120,22 +121,25 @@ class Live:
 
         ``run_started_at``: the start of the run that a first pass has written with it.
         """
+        elements = [
+            f"step_created {step.id} - {at} {step.name}\n".encode() + step.input,
+            f"step_started {step.id} 1 {at}\n".encode(),
+        ]
         if run_started_at is not None:
-            self._deliver(f"run_started - - {run_started_at}\n".encode())
+            elements.insert(0, f"run_started - - {run_started_at}\n".encode())
             context = msgspec.structs.replace(self.identity.context, started_at=run_started_at)
             self.identity = msgspec.structs.replace(self.identity, context=context)
-        self._deliver(f"step_created {step.id} - {at} {step.name}\n".encode() + step.input)
-        self._deliver(f"step_started {step.id} 1 {at}\n".encode())
+        self._deliver(elements)
 
     def ended_inline(self, step_id: str, outcome: str, at: int, payload: bytes) -> None:
         """That step has ended; the next commit writes the event that the body sees here, and a new pass begins."""
         self.began = time.monotonic()
-        self._deliver(f"step_{outcome} {step_id} 1 {at}\n".encode() + payload)
+        self._deliver([f"step_{outcome} {step_id} 1 {at}\n".encode() + payload])
 
-    def _deliver(self, element: bytes) -> None:
-        self.instance.show(element)
-        self._last = element
-        self.events += 1
+    def _deliver(self, elements: Sequence[bytes]) -> None:
+        self.instance.show(elements)
+        self._last = elements[-1]
+        self.events += len(elements)
 
     async def feed(self, loaded: Loaded) -> None:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
@@ -146,19 +150,24 @@ class Live:
         if self.identity.context.started_at is None:
             context = context_of(loaded, self.identity.run_id)
             self.identity = msgspec.structs.replace(self.identity, context=context)
-        elements: tuple[bytes, ...] | list[bytes] = loaded.elements[self._last is not None :]
+        elements: Sequence[bytes] = loaded.elements[self._last is not None :]
         while elements:
             for start in range(0, len(elements), _EVENTS_PER_TURN):
                 if start:
                     await asyncio.sleep(0)
-                with self.instance.many():
-                    for element in elements[start : start + _EVENTS_PER_TURN]:
-                        self._deliver(element)
-                        if self.instance.consumed == self.replayed_to:
-                            self.instance.passed()
+                self._go_on(elements[start : start + _EVENTS_PER_TURN])
             if self.instance.consumed >= loaded.length:
                 return
             elements = await self._world.log(self.identity.run_id, self.instance.consumed)
+
+    def _go_on(self, elements: Sequence[bytes]) -> None:
+        before = self.replayed_to - self.instance.consumed
+        if 0 < before <= len(elements):
+            self._deliver(elements[:before])
+            self.instance.passed()
+            elements = elements[before:]
+        if elements:
+            self._deliver(elements)
 
     def last_step_s(self) -> float | None:
         """From the creation of the run to the end of its last step; None where the body has seen more since."""

@@ -22,6 +22,8 @@ from redisworld.settings import Settings
 
 DEFAULT_MAX_BYTES = Settings().max_payload
 
+_encode = msgspec.msgpack.Encoder().encode
+
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -81,12 +83,11 @@ class Signature:
 
         Raises InvalidArguments where they do not fit the parameters, InvalidValue for what cannot be stored.
         """
-        bound = self._bound(args, kwargs)
-        if self._arguments_are_plain:
-            places = self._places
-            packed = {name: pack(value, places[name]) for name, value in bound.items()}
+        if self._arguments_are_plain and not kwargs and self._required <= len(args) <= len(self._positional):
+            # nearly all calls; to say strict=False takes as long as to pack a number
+            packed = dict(zip(self._positional, map(pack, args, self._places.values())))  # noqa: B905
         else:
-            packed = {name: self._pack_argument(name, value) for name, value in bound.items()}
+            packed = {name: self._pack_argument(name, value) for name, value in self._bound(args, kwargs).items()}
         return _sized(packed, self._arguments, max_bytes)
 
     def same_call(self, stored: bytes, asked: bytes) -> bool:
@@ -124,13 +125,13 @@ class Signature:
         """The bytes of a result. Raises InvalidValue for what would not come back as itself, or is too big."""
         where = self._result
         packed = (
-            pack(value, where) if self._result_is_plain else _pack_checked(value, self._annotation("return"), where)
+            pack(value, where) if self.result_is_plain else _pack_checked(value, self._annotation("return"), where)
         )
         return _sized(packed, where, max_bytes)
 
     def decode_result(self, data: bytes) -> Any:
         """The result in these bytes. Raises InvalidValue where it does not fit the return annotation."""
-        return unpack(data) if self._result_is_plain else decode(data, self._annotation("return"), where=self._result)
+        return unpack(data) if self.result_is_plain else decode(data, self._annotation("return"), where=self._result)
 
     @cached_property
     def _arguments_are_plain(self) -> bool:
@@ -138,7 +139,8 @@ class Signature:
         return bool(self._positional) and not any(names_a_type(self._annotation(name)) for name in self._positional)
 
     @cached_property
-    def _result_is_plain(self) -> bool:
+    def result_is_plain(self) -> bool:
+        """Whether its annotation is not needed to read it, so that no code of the user's runs."""
         return not names_a_type(self._annotation("return"))
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -231,7 +233,7 @@ def _pack_checked(value: Any, annotation: Any, where: str) -> Any:
     if not names_a_type(annotation):
         return pack(value, where)
     packed = pack(value, where, named=True)
-    received = restore(unpack(msgspec.msgpack.encode(packed)), annotation, where)
+    received = restore(unpack(_encode(packed)), annotation, where)
     try:
         changed = difference(value, received, where)
     except Exception as error:  # user code: a property, __eq__, __hash__ or __repr__
@@ -249,7 +251,7 @@ def _of_keyword(annotation: Any, key: str) -> Any:
 
 
 def _sized(packed: Any, where: str, max_bytes: int | None) -> bytes:
-    data = msgspec.msgpack.encode(packed)
+    data = _encode(packed)
     limit = DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
     if len(data) > limit:
         raise InvalidValue(

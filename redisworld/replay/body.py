@@ -13,7 +13,7 @@ from redisworld.replay.attributes import AskedAttributes, Attributes
 from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
 from redisworld.replay.hooks import AskedHook
-from redisworld.replay.ids import correlation_id, hash_base, number_of, secret_id
+from redisworld.replay.ids import ending_of, hash_base, number_of, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 from redisworld.replay.patches import Patches
@@ -34,6 +34,7 @@ class Body:
         self.loop = ReplayLoop(self, hash_base=base)  # type: ignore[abstract]  # what it may not call is set by name
         self.loop.now_ms = at
         self.max_payload = max_payload
+        self._ending = ending_of(run_id)
         self._numbers = 0
         self._randoms = 0
         self._uuid1s = 0
@@ -69,8 +70,7 @@ class Body:
 
     def asked_by_body(self, kind: str, id: str) -> bool:
         """Whether this is an id that this run's body gives; others set attributes under ids of their own."""
-        number = number_of(id)
-        return number is not None and id == correlation_id(kind, self.run_id, number)
+        return id == f"{kind}{number_of(id)}_{self._ending}"
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the body's loop."""
@@ -131,4 +131,4 @@ class Body:
     def _next_id(self, kind: str) -> tuple[int, str]:
         self.loop.check_alive()
         self._numbers += 1
-        return self._numbers, correlation_id(kind, self.run_id, self._numbers)
+        return self._numbers, f"{kind}{self._numbers}_{self._ending}"

@@ -12,6 +12,7 @@ from redisworld.values import Signature
 if TYPE_CHECKING:
     import asyncio
 
+    from redisworld.replay.groups import Join
     from redisworld.replay.tasks import StepTask
 
 _REUSED = "cannot reuse already awaited {!r}: keep its result, or make a task of it"
@@ -54,21 +55,24 @@ class StepCall(Coroutine[Any, Any, R_co]):
     The step is asked for when the call is first awaited or its task first runs.
     """
 
+    joins: tuple[Join, ...] = ()
+    """Those that observe it, while it is open."""
+    task: StepTask | None = None
+    """The task that wraps this call and nothing else."""
+    delivered = False
+    """Whether the completion reached the body."""
+    abandoned = False
+    """Whether the body stopped waiting before."""
+    _awaited = False
+    # Not before it is needed: it holds this call, and a forgotten one must go, and warn, where it is forgotten.
+    _running: Generator[Any, Any, R_co] | None = None
+
     def __init__(self, host: CallHost, *, number: int, id: str, step: StepLike, input: bytes) -> None:
         self.number = number
         self.id = id
         self.step = step
         self.input = input
-        self.task: StepTask | None = None
-        """The task that wraps this call and nothing else."""
-        self.delivered = False
-        """Whether the completion reached the body."""
-        self.abandoned = False
-        """Whether the body stopped waiting before."""
         self._host = host
-        self._awaited = False
-        # Not before it is needed: it holds this call, and a forgotten one must go, and warn, where it is forgotten.
-        self._running: Generator[Any, Any, R_co] | None = None
 
     @property
     def settled(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager
 from contextvars import Context
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -108,12 +107,15 @@ class Instance:
         self._main = self._body.loop.create_task(self._workflow.func(*args, **kwargs), context=context)
         self._run(self.now_ms)
 
-    def show(self, element: bytes) -> None:
-        """Deliver the next element of the log. Raises MalformedMessage for one that is none, and as ``deliver``."""
-        if element.startswith(_HEADERS_PASSED_OVER):
-            self._body.consumed += 1  # most of a fan-out's log: its steps have started
-        else:
-            self.deliver(parse(element))
+    def show(self, elements: Iterable[bytes]) -> None:
+        """Deliver the next elements of the log. Raises MalformedMessage for one that is none, and as ``deliver``."""
+        body = self._body
+        with body.loop.running():
+            for element in elements:
+                if element.startswith(_HEADERS_PASSED_OVER):
+                    body.consumed += 1  # most of a fan-out's log: its steps have started
+                else:
+                    self.deliver(parse(element))
 
     def deliver(self, event: Event) -> None:
         """Show the body the next event of the log. Raises ReplayDivergence; the instance is of no use then."""
@@ -125,18 +127,13 @@ class Instance:
             raise self._body.ledger.divergence(event)
         take(self, event)
 
-    def many(self) -> AbstractContextManager[None]:
-        """Deliver several events in it: each costs less. Nothing else may run on this thread meanwhile."""
-        return self._body.loop.running()
-
     def commands(self) -> Pass:
         """What the body asked for that the log does not hold yet. Asking again gives the same."""
         ledger, groups = self._body.ledger, self._body.groups
         asked = sorted(ledger.unrecorded.values(), key=_number)
         steps = [item for item in asked if type(item) is AskedStep]
         others = [item for item in asked if type(item) is not AskedStep]
-        for item in steps:
-            groups.unknown(item.call)
+        groups.unknown(item.call for item in steps)
         changes = [] if self.outcome else groups.settle()
         assigned = dict.fromkeys(group for _, group in changes if groups.mode(group))
         return Pass(
@@ -211,12 +208,16 @@ class Instance:
             if event.kind is EventKind.STEP_FAILED:
                 future.set_exception(failures.rebuild(failures.decode(event.payload)))
             else:
-                # In the body, for a model with default_factory=uuid4.
-                decode = asked.call.step.signature.decode_result
-                future.set_result(self._body.loop.inside(event.at, decode, event.payload))
+                future.set_result(self._result_of(asked, event))
         except RedisworldError as error:  # the recorded bytes do not fit this code: the body's to catch
             future.set_exception(error)
         self._run(event.at)
+
+    def _result_of(self, asked: AskedStep, event: Event) -> Any:
+        signature = asked.call.step.signature
+        if signature.result_is_plain:
+            return signature.decode_result(event.payload)
+        return self._body.loop.inside(event.at, signature.decode_result, event.payload)  # default_factory=uuid4
 
     def _take_attr_set(self, event: Event) -> None:
         if self._body.asked_by_body("a", event.id):

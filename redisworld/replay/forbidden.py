@@ -49,7 +49,7 @@ def refuse_call(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def refuse_spinning(handle: asyncio.Handle, count: int) -> NoReturn:
+def refuse_spinning(handle: object, count: int) -> NoReturn:
     """Raise ForbiddenInWorkflow for a body that goes on and on; it names where the last callback's task stands."""
     task = getattr(getattr(handle, "_callback", None), "__self__", None)
     stack = task.get_stack(limit=1) if isinstance(task, asyncio.Task) else []

@@ -8,7 +8,7 @@ registers tells the join. Anything not recognised counts as observed one by one:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -30,9 +30,12 @@ _TASK_GROUP = asyncio.TaskGroup._on_task_done
 
 
 class Join:
-    """One gather or TaskGroup with the bare steps it observes."""
+    """One gather or TaskGroup with the bare steps it observes. ``key`` is what their observers have in common."""
 
-    def __init__(self, mode: GroupMode, first: StepCall[Any], outer: Callable[[], asyncio.Future[Any] | None]) -> None:
+    def __init__(
+        self, key: object, mode: GroupMode, first: StepCall[Any], outer: Callable[[], asyncio.Future[Any] | None]
+    ) -> None:
+        self.key = key
         self.mode = mode
         self.id = f"g{first.number}"
         """Named after its first member, so that it is the same in every replay."""
@@ -50,8 +53,7 @@ class Join:
 
     def watch(self, ended: Callable[[Join], None]) -> None:
         """Call ``ended`` once when the join has its result; a gather can have it from a child that is no step."""
-        outer = self._outer()
-        if outer is not None and not self._watched:
+        if not self._watched and (outer := self._outer()) is not None:
             self._watched = True
             outer.add_done_callback(lambda _: ended(self))
 
@@ -67,7 +69,6 @@ class Groups:
         self._baseline: dict[int, str] = {}
         self._pending: dict[int, str] = {}
         self._modes: dict[str, GroupMode] = {}
-        self._keys: dict[int, list[object]] = {}
 
     def opened(self, call: StepCall[Any]) -> None:
         """The body asked for the step."""
@@ -80,13 +81,13 @@ class Groups:
         self._changed.pop(number, None)
         self._baseline.pop(number, None)
         self._pending.pop(number, None)
-        for key in self._keys.pop(number, ()):
-            join = self._joins[key]
+        for join in call.joins:
             join.members.pop(number, None)
             if not join.members:
                 # A body of months must not keep every gather it ever made, with its results.
-                del self._joins[key]
+                del self._joins[join.key]
                 self._modes.pop(join.id, None)
+        call.joins = ()
 
     def changed(self, call: StepCall[Any]) -> None:
         """Something about who observes the step is different now."""
@@ -103,11 +104,11 @@ class Groups:
     def _join(self, key: object, call: StepCall[Any], observer: Callable[..., object]) -> None:
         join = self._joins.get(key)
         if join is None:
-            join = self._joins[key] = _make_join(observer, call)
+            join = self._joins[key] = _make_join(key, observer, call)
         if call.number in join.members:
             return
         join.members[call.number] = call
-        self._keys.setdefault(call.number, []).append(key)
+        call.joins += (join,)
         if len(join.members) == 2 and not join.shared:
             join.shared = True
             self._look_again(join)
@@ -137,10 +138,12 @@ class Groups:
         self._baseline |= self._pending
         self._pending.clear()
 
-    def unknown(self, call: StepCall[Any]) -> None:
-        """The store does not hold the step, so it holds no assignment of it."""
-        if self._baseline.pop(call.number, None) is not None:
-            self._changed[call.number] = call
+    def unknown(self, calls: Iterable[StepCall[Any]]) -> None:
+        """The store does not hold these steps, so it holds no assignments of them."""
+        if self._baseline:
+            for call in calls:
+                if self._baseline.pop(call.number, None) is not None:
+                    self._changed[call.number] = call
 
     def _assign(self, call: StepCall[Any]) -> str:
         if call.abandoned:
@@ -149,8 +152,8 @@ class Groups:
             return WAKES
         if not call.task.observers:
             return UNOBSERVED
-        first, *others = [key for _, key in call.task.observers]
-        if first is None or any(other is not first for other in others):
+        (_, first), *others = call.task.observers
+        if first is None or (others and any(other is not first for _, other in others)):
             return WAKES
         join = self._joins[first]
         join.watch(self._look_again)
@@ -173,9 +176,9 @@ def _join_key(observer: Callable[..., object]) -> object | None:
     return observer if isinstance(observer, FunctionType) and observer.__code__ is _GATHER else None
 
 
-def _make_join(observer: Callable[..., object], first: StepCall[Any]) -> Join:
+def _make_join(key: object, observer: Callable[..., object], first: StepCall[Any]) -> Join:
     if not isinstance(observer, FunctionType):
-        return Join("fail_fast", first, lambda: None)
+        return Join(key, "fail_fast", first, lambda: None)
     cells = dict(zip(observer.__code__.co_freevars, observer.__closure__ or (), strict=True))
     mode: GroupMode = "all" if cells["return_exceptions"].cell_contents else "fail_fast"
-    return Join(mode, first, lambda: cells["outer"].cell_contents)
+    return Join(key, mode, first, lambda: cells["outer"].cell_contents)

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import base64
-from functools import lru_cache
 from hashlib import blake2b
 
-_PAIRS = tuple(a + b for a in "abcdefghijklmnopqrstuvwxyz234567" for b in "abcdefghijklmnopqrstuvwxyz234567")
-"""Base32 of ten bits each: the library's is in Python, and most of what an id would cost."""
 
+def ending_of(run_id: str) -> str:
+    """What all correlation ids of a run end in: twelve letters and digits, alike in every replay.
 
-def correlation_id(kind: str, run_id: str, number: int) -> str:
-    """The id of the run's ``number``-th step (kind ``s``), wait (``w``), hook (``h``) or attributes (``a``).
-
-    Like ``s2_mfzwizltoq2t``. The hash makes ids of different runs differ, so that a step id alone can be an
-    idempotency key elsewhere.
+    The run's second step is ``s2_mfzwizltoq2t``, its first wait after that ``w3_mfzwizltoq2t``, and so on: hooks are
+    ``h``, attributes ``a``. Ids of different runs differ by their ends, so that a step id alone can be an idempotency
+    key elsewhere.
     """
-    of_run = _hash_of_run(run_id).copy()
-    of_run.update(str(number).encode())
-    n, pairs = int.from_bytes(of_run.digest()) >> 4, _PAIRS  # twelve letters of five bits
-    letters = (n >> 50, n >> 40 & 1023, n >> 30 & 1023, n >> 20 & 1023, n >> 10 & 1023, n & 1023)
-    return f"{kind}{number}_{''.join([pairs[bits] for bits in letters])}"
-
-
-@lru_cache(maxsize=1_024)
-def _hash_of_run(run_id: str) -> blake2b:
-    return blake2b(f"{run_id}:".encode(), digest_size=8)
+    return base64.b32encode(blake2b(run_id.encode(), digest_size=8).digest()).decode()[:12].lower()
 
 
 def secret_id(run_id: str, number: int) -> str:

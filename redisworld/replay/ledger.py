@@ -54,7 +54,6 @@ class Ledger:
 
     def __init__(self) -> None:
         self._asked: dict[str, Asked] = {}
-        self._by_number: dict[int, Asked] = {}
         self.open_steps: dict[str, AskedStep] = {}
         self.open_waits: dict[str, AskedWait] = {}
         self.open_hooks: dict[str, AskedHook] = {}
@@ -149,9 +148,10 @@ class Ledger:
     def divergence(self, event: Event) -> ReplayDivergence:
         """The error that names what the log has and what the code asked for in its place."""
         number = number_of(event.id)
-        asked = self._asked.get(event.id) or (self._by_number.get(number) if number is not None else None)
+        there = (other for other in self._asked.values() if other.number == number)
+        asked = self._asked.get(event.id) or next(there, None)
         logged = f"{event.kind} {event.id}" + (f" {event.detail!r}" if event.detail else "")
         return ReplayDivergence(f"the log has {logged}, the code asked for {asked or 'nothing there'}")
 
     def _ask(self, id: str, asked: Asked) -> None:
-        self._asked[id] = self._by_number[asked.number] = self.unrecorded[id] = asked
+        self._asked[id] = self.unrecorded[id] = asked

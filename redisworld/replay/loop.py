@@ -78,7 +78,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         """Body time in epoch milliseconds."""
         self.unhandled: deque[dict[str, Any]] = deque(maxlen=100)
         """What asyncio reported to the loop's exception handler: errors nobody awaited."""
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[asyncio.Handle | StepTask] = deque()
         self._numbers = 0
         # asyncio holds tasks weakly; a forgotten one must not end when the garbage collector happens to run.
         self._tasks: dict[ReplayTask, None] = {}
@@ -87,20 +87,18 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     def next_number(self) -> int:
         """The next number of a task, a future or what else is put into sets, for hashes and names."""
-        self.check_alive()
+        if self._closed:
+            raise InstanceDropped
         self._numbers += 1
         return self._numbers
 
     def run_dry(self) -> None:
         """Run ready callbacks until none is left. Raises ForbiddenInWorkflow after a million of them."""
-        with _Running(self):
-            for _ in range(MAX_HANDLES):
-                if not self._ready:
-                    return
-                handle = self._ready.popleft()
-                if not handle.cancelled():
-                    self._run(handle)
-        refuse_spinning(handle, MAX_HANDLES)
+        if self._running:
+            self._run_ready()
+        else:
+            with _Running(self):
+                self._run_ready()
 
     def running(self) -> AbstractContextManager[None]:
         """Be the running loop for several pieces of the body in a row: to begin and to end that costs most of one."""
@@ -110,6 +108,11 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         """Make a timer's callback ready."""
         timer.wait_id = ""
         self._ready.append(timer)
+
+    def start_soon(self, task: StepTask) -> None:
+        """Ask for a step in this piece of the body."""
+        if not self._closed:
+            self._ready.append(task)
 
     def forget(self, task: asyncio.Task[Any]) -> None:
         """A task is done."""
@@ -235,11 +238,18 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     # --- inside ----------------------------------------------------------------------------------------------
 
     @edge
-    def _run(self, handle: asyncio.Handle) -> None:
-        try:  # noqa: SIM105  # suppress() costs as much as a handle
-            handle._run()
-        except (SystemExit, KeyboardInterrupt):
-            pass  # asyncio raises these past the loop; they also ended their task, and must not end the worker
+    def _run_ready(self) -> None:
+        ready = self._ready
+        for _ in range(MAX_HANDLES):
+            if not ready:
+                return
+            handle = ready.popleft()
+            if not handle.cancelled():
+                try:  # noqa: SIM105  # suppress() costs as much as a handle
+                    handle._run()
+                except (SystemExit, KeyboardInterrupt):
+                    pass  # asyncio raises these past the loop; they also ended their task, and must not end the worker
+        refuse_spinning(handle, MAX_HANDLES)
 
     def _finish_asyncgen(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self._running and not self._closed:

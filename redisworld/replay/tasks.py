@@ -54,30 +54,32 @@ class StepTask(asyncio.Future[Any]):
     """The task of a *bare* step call: no frame of the user's runs in it, so a future that acts like a task will do.
 
     Nothing but its observers can notice when the step completes, and it records them. The step is asked for, and a
-    cancellation takes effect, one turn of the loop later, as in a task.
+    cancellation takes effect, one turn of the loop later, as in a task; until then it is its own handle in the loop.
     """
 
+    _cancels = 0
+
     def __init__(self, call: StepCall[Any], *, loop: ReplayLoop, name: str | None = None) -> None:
-        number = loop.next_number()
-        self._hash = loop.hash_base + number
+        self._number = loop.next_number()
+        self._hash = loop.hash_base + self._number
         super().__init__(loop=loop)
         self.observers: list[tuple[Callable[..., object], object | None]] = []
         """Each with what it shares with the others of its join, as the host says, or None."""
         self._call = call
-        self._name = name or f"Task-{number}"
-        self._cancels = 0
+        self._name = name
         self._replay_loop = loop
         call.task = self
         _register_task(self)  # for all_tasks(), as asyncio's manual asks of other classes of tasks
-        loop.call_soon(self._start)
+        loop.start_soon(self)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._state.lower()} name={self._name!r} coro={self._call!r}>"
+        return f"<{type(self).__name__} {self._state.lower()} name={self.get_name()!r} coro={self._call!r}>"
 
-    def _start(self) -> None:
+    def _run(self) -> None:
+        """As a handle's, which the loop calls while this is not cancelled."""
         if not self.done():
             self._call.ask(self)
 
@@ -104,7 +106,7 @@ class StepTask(asyncio.Future[Any]):
 
     def get_name(self) -> str:
         """As a task's."""
-        return self._name
+        return self._name or f"Task-{self._number}"
 
     def set_name(self, value: object, /) -> None:
         """As a task's."""

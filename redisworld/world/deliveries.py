@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import msgspec
 
 from redisworld.keys import Partition
@@ -14,7 +12,7 @@ _MOST_DIGITS = 15
 """Of a number that Lua, too, reads exactly."""
 
 
-class Delivery(msgspec.Struct, frozen=True, dict=True):
+class Delivery(msgspec.Struct, frozen=True):
     """A stream entry, pending under this process's consumer.
 
     ``stream`` is the name within the partition; ``deliveries`` counts the deliveries of this entry, from 1.
@@ -26,15 +24,20 @@ class Delivery(msgspec.Struct, frozen=True, dict=True):
     fields: dict[str, bytes]
     deliveries: int = 1
 
-    @cached_property
+    @property
     def kind(self) -> str:
         """The clear field ``kind``: step, workflow, or what a stranger wrote."""
         return self.text("kind")
 
     @property
-    def key(self) -> str:
+    def is_step(self) -> bool:
+        """Whether ``kind`` is step."""
+        return self.fields.get("kind") == b"step"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
         """What tells this entry from all others: an entry id is unique in its stream only."""
-        return f"{self.partition.tag}{self.stream} {self.entry_id}"
+        return self.partition.tag, self.stream, self.entry_id
 
     def text(self, field: str) -> str:
         """A clear field as text, or ``""``."""

@@ -287,4 +287,3 @@ def test_a_long_body_keeps_no_joins_it_is_done_with() -> None:
 
     kept = driver.instance._body.groups
     assert not kept._joins
-    assert not kept._keys
