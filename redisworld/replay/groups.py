@@ -97,7 +97,9 @@ class Groups:
     def observed(self, call: StepCall[Any], observer: Callable[..., object]) -> object | None:
         """The step's task got an observer: what it has in common with the others of its join, or None."""
         self.changed(call)
-        if (key := _join_key(observer)) is not None and not call.settled:
+        # a gather gives all its children one callback, and to look into a function is an audited event
+        key = observer if type(observer) is FunctionType and observer in self._joins else _join_key(observer)
+        if key is not None and not call.settled:
             self._join(key, call, observer)
         return key
 

@@ -57,17 +57,16 @@ class StepTask(asyncio.Future[Any]):
     cancellation takes effect, one turn of the loop later, as in a task; until then it is its own handle in the loop.
     """
 
+    _loop: ReplayLoop
     _cancels = 0
 
     def __init__(self, call: StepCall[Any], *, loop: ReplayLoop, name: str | None = None) -> None:
-        self._number = loop.next_number()
-        self._hash = loop.hash_base + self._number
+        self._hash = loop.hash_base + loop.next_number()
         super().__init__(loop=loop)
         self.observers: list[tuple[Callable[..., object], object | None]] = []
         """Each with what it shares with the others of its join, as the host says, or None."""
         self._call = call
         self._name = name
-        self._replay_loop = loop
         call.task = self
         _register_task(self)  # for all_tasks(), as asyncio's manual asks of other classes of tasks
         loop.start_soon(self)
@@ -88,7 +87,7 @@ class StepTask(asyncio.Future[Any]):
         if self.done():
             return False
         self._cancels += 1
-        self._replay_loop.call_soon(self._give_up, msg)
+        self._loop.call_soon(self._give_up, msg)
         return True
 
     def _give_up(self, msg: Any | None) -> None:
@@ -106,7 +105,7 @@ class StepTask(asyncio.Future[Any]):
 
     def get_name(self) -> str:
         """As a task's."""
-        return self._name or f"Task-{self._number}"
+        return self._name or f"Task-{self._hash - self._loop.hash_base}"
 
     def set_name(self, value: object, /) -> None:
         """As a task's."""
@@ -123,10 +122,10 @@ class StepTask(asyncio.Future[Any]):
     def add_done_callback(self, fn: Callable[..., object], /, *, context: Context | None = None) -> None:
         """As asyncio's; asyncio registers every await, join and wait through it."""
         super().add_done_callback(fn, context=context)
-        self.observers.append((fn, self._replay_loop.host.observed(self._call, fn)))
+        self.observers.append((fn, self._loop.host.observed(self._call, fn)))
 
     def remove_done_callback(self, fn: Callable[..., object], /) -> int:
         """As asyncio's."""
         self.observers = [seen for seen in self.observers if seen[0] != fn]
-        self._replay_loop.host.unobserved(self._call)
+        self._loop.host.unobserved(self._call)
         return super().remove_done_callback(fn)
