@@ -124,9 +124,7 @@ class Signature:
     def encode_result(self, value: Any, *, max_bytes: int | None = None) -> bytes:
         """The bytes of a result. Raises InvalidValue for what would not come back as itself, or is too big."""
         where = self._result
-        packed = (
-            pack(value, where) if self.result_is_plain else _pack_checked(value, self._annotation("return"), where)
-        )
+        packed = pack(value, where) if self.result_is_plain else _pack_checked(value, self._annotation("return"), where)
         return _sized(packed, where, max_bytes)
 
     def decode_result(self, data: bytes) -> Any:
