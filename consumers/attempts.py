@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import random
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,7 +18,7 @@ from consumers.bodies import Bodies, Drained
 from consumers.dispatch import step_message, step_stream
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
-from redisworld import failures, messages
+from redisworld import clock, failures, messages
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
 from redisworld.facts import fact
@@ -52,7 +51,7 @@ class Attempts:
 
     async def execute(self, attempt: Attempt) -> Executed:
         """Run the body; its outcome is not recorded yet."""
-        a, started = attempt, time.monotonic()
+        a, started = attempt, clock.monotonic()
         observe(StepStarted(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, a.inline, a.waited_ms))
         if a.step.timeout_ms is not None:
             self._leases.limit(a.delivery, a.step.timeout_ms)
@@ -73,7 +72,7 @@ class Attempts:
             completion = self._completion(a, "completed", result)
         if a.step.timeout_ms is not None:
             self._leases.unlimit(a.delivery)
-        return Executed(a, completion, time.monotonic() - started)
+        return Executed(a, completion, clock.monotonic() - started)
 
     async def record(self, executed: Executed) -> Recorded:
         """Record an outcome on its own."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from redisworld import clock
 from redisworld.keys import Partition
 from redisworld.messages import RunContext, StepMessage
 from redisworld.world import World
@@ -30,7 +29,7 @@ def step_message(
         step_id=step_id,
         step_name=name,
         run_context=context,
-        requested_at=now_ms or time.time_ns() // 1_000_000,
+        requested_at=now_ms or clock.time_ns() // 1_000_000,
         trace_carrier=trace_carrier,
         step_input=data if len(data) <= world.settings.step_input_limit else None,
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from types import TracebackType
 
 import msgspec
 
+from redisworld import clock
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.facts import fact
 from redisworld.keys import Partition
@@ -41,7 +41,7 @@ class LeaseKeeper:
         self._holds: dict[tuple[str, str, str], _Hold] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._ticked = time.monotonic()
+        self._ticked = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name="redisworld-leases", daemon=True)
 
     def __enter__(self) -> LeaseKeeper:
@@ -56,12 +56,12 @@ class LeaseKeeper:
 
     def tick(self) -> None:
         """The event loop says that it moves."""
-        self._ticked = time.monotonic()
+        self._ticked = clock.monotonic()
 
     @property
     def stalled_s(self) -> float:
         """How long the event loop has not moved."""
-        return time.monotonic() - self._ticked
+        return clock.monotonic() - self._ticked
 
     def hold(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Keep deliveries; those that this process did not keep already: its own reclaim may find some."""
@@ -90,7 +90,7 @@ class LeaseKeeper:
         """A body with a timeout starts; renewal ends when that is over, whatever the body does."""
         with self._lock:
             if hold := self._own(delivery):
-                hold.renew_until = time.monotonic() + timeout_ms / 1000
+                hold.renew_until = clock.monotonic() + timeout_ms / 1000
 
     def unlimit(self, delivery: Delivery) -> None:
         """Its body has ended; the delivery is kept for what follows."""
@@ -127,7 +127,7 @@ class LeaseKeeper:
 
     def renew(self, renewal: Renewal) -> None:
         """One round of renewals, and of giving back when the loop stands still. Raises RedisUnavailable."""
-        now, stalled = time.monotonic(), self.stalled_s
+        now, stalled = clock.monotonic(), self.stalled_s
         with self._lock:
             holds = [hold for hold in self._holds.values() if not hold.lost]
         for partition in self._world.partitions:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from consumers.passes import Identity
-from redisworld import events
+from redisworld import clock, events
 from redisworld.errors import MalformedMessage
 from redisworld.events import Event, EventKind, RunCreated
 from redisworld.facts import fact
@@ -44,7 +43,7 @@ class Live:
         """Body time of a first pass, which its commit writes."""
         self.events = 0
         """Given to the body by this pass."""
-        self.began = time.monotonic()
+        self.began = clock.monotonic()
         """When this pass did."""
         self._last: bytes | None = None
         self._world = world
@@ -133,7 +132,7 @@ class Live:
 
     def ended_inline(self, step_id: str, outcome: str, at: int, payload: bytes) -> None:
         """That step has ended; the next commit writes the event that the body sees here, and a new pass begins."""
-        self.began = time.monotonic()
+        self.began = clock.monotonic()
         self._deliver([f"step_{outcome} {step_id} 1 {at}\n".encode() + payload])
 
     def _deliver(self, elements: Sequence[bytes]) -> None:
@@ -145,7 +144,7 @@ class Live:
         """Deliver the loaded elements, and the pages after them, in log order. Raises ReplayDivergence."""
         self.replayed_to = loaded.replayed_to
         if self._last is not None:  # warm: the body has waited since the last pass
-            self.began = time.monotonic()
+            self.began = clock.monotonic()
         self.instance.learn(passed_to=loaded.passed_to, patches=loaded.patches)
         if self.identity.context.started_at is None:
             context = context_of(loaded, self.identity.run_id)

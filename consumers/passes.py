@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from consumers.dispatch import step_message, step_stream
-from redisworld import attributes, failures, messages
+from redisworld import attributes, clock, failures, messages
 from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
@@ -145,7 +144,7 @@ class _Steps:
         self._world = world
         self._partition = delivery.partition
         self._run = run
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = clock.time_ns() // 1_000_000
         self._streams: dict[str, str] = {}
 
     def item(self, step: CreateStep) -> Item:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
@@ -23,7 +22,7 @@ from consumers.live import Live, context_of
 from consumers.passes import Ended, Inline, chunks, failure, status_of, writes_only
 from consumers.slots import Slots
 from consumers.sticky import Sticky
-from redisworld import events
+from redisworld import clock, events
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.events import EventKind
 from redisworld.facts import fact
@@ -256,7 +255,7 @@ class Orchestrator:
                 break
             if not last:
                 await asyncio.sleep(0)  # a reader may have been handed the first steps: they go before the next chunk
-        seconds = time.monotonic() - live.began
+        seconds = clock.monotonic() - live.began
         observe(PassCommitted(job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, seconds))
         return answer
 

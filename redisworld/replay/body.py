@@ -13,7 +13,7 @@ from redisworld.replay.attributes import AskedAttributes, Attributes
 from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
 from redisworld.replay.hooks import AskedHook
-from redisworld.replay.ids import ending_of, hash_base, number_of, secret_id
+from redisworld.replay.ids import ending_of, hash_base, number_from, number_of, secret_id
 from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 from redisworld.replay.patches import Patches
@@ -30,11 +30,11 @@ class Body:
         self.attributes = Attributes()
         self.consumed = 0
         """Events delivered so far."""
-        base = hash_base(run_id)
-        self.loop = ReplayLoop(self, hash_base=base)  # type: ignore[abstract]  # what it may not call is set by name
+        number = number_from(run_id)
+        self.loop = ReplayLoop(self, hash_base=hash_base(number))  # type: ignore[abstract]  # what it may not call is set by name
         self.loop.now_ms = at
         self.max_payload = max_payload
-        self._ending = ending_of(run_id)
+        self._ending = ending_of(number)
         self._numbers = 0
         self._randoms = 0
         self._uuid1s = 0

@@ -95,17 +95,22 @@ class Instance:
 
     def start(self) -> None:
         """Run the body's first piece, at the body time given."""
+        with self._body.loop.running():
+            self._start()
+
+    def _start(self) -> None:
+        loop = self._body.loop
         try:
-            args, kwargs = self._body.loop.inside(self.now_ms, self._workflow.signature.decode_call, self._input)
+            args, kwargs = loop.inside(loop.now_ms, self._workflow.signature.decode_call, self._input)
         except (InvalidInput, ForbiddenInWorkflow) as error:
             self._end(Failed(failures.describe(error, code=USER_ERROR)))
             return
         # An empty context: what the worker has in its own must not reach the body, where no replay would have it.
         context = Context()
-        started_at = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
+        started_at = datetime.fromtimestamp(loop.now_ms / 1_000, UTC)
         context.run(current_workflow.set, WorkflowInfo(self._body.run_id, self._workflow.name, started_at))
-        self._main = self._body.loop.create_task(self._workflow.func(*args, **kwargs), context=context)
-        self._run(self.now_ms)
+        self._main = loop.start(self._workflow.func(*args, **kwargs), context)
+        self._run(loop.now_ms)
 
     def show(self, elements: Iterable[bytes]) -> None:
         """Deliver the next elements of the log. Raises MalformedMessage for one that is none, and as ``deliver``."""

@@ -205,6 +205,12 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         if type(coro) is StepCall:
             return cast("asyncio.Task[Any]", StepTask(coro, loop=self, name=name))
         refuse_unordered_start(coro)
+        return self.start(coro, context, name=name)
+
+    def start(
+        self, coro: Coroutine[Any, Any, Any], context: Context | None, *, name: str | None = None
+    ) -> asyncio.Task[Any]:
+        """A task that repeats."""
         task = ReplayTask(coro, loop=self, name=name, context=context)
         self._tasks[task] = None
         return task

@@ -16,8 +16,8 @@ from redisworld.replay.reach import acting_body
 _TAKES_NAMES: Final = frozenset({"random", "uuid", "secrets", "tempfile"})
 """Modules of the standard library that imported such functions by name, and must see the stand-ins."""
 
-_HOLDS_ORIGINALS: Final = "redisworld.replay."
-"""The stand-ins need the originals that they replace."""
+_HOLDS_ORIGINALS: Final = ("redisworld.replay.", "redisworld.clock")
+"""The stand-ins need the originals that they replace; and the worker's own time is never a body's."""
 
 _CAPTURABLE: Final = (BuiltinFunctionType, FunctionType, MethodType)
 

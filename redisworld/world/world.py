@@ -10,7 +10,6 @@ import itertools
 import os
 import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 import anyio
 import msgspec
 
-from redisworld import messages, scripts
+from redisworld import clock, messages, scripts
 from redisworld.begun import Begun
 from redisworld.errors import InvalidInput, RunConflict, RunNotFound
 from redisworld.events import RunCreated, carried
@@ -117,7 +116,7 @@ class World:
         self.outputs = Outputs(self)
         self.ceiling = (self.settings.max_log_events, self.settings.retention_ms)
         """What scripts that may meet the ceiling of a log take: events, and ms the run then stays."""
-        self._clock_offset_ms = redis_ms - time.monotonic_ns() // 1_000_000
+        self._clock_offset_ms = redis_ms - clock.monotonic_ns() // 1_000_000
         self.clock: Callable[[], int | str] = lambda: ""
         """Tests pin the time of every script here (epoch ms); the empty text takes Redis TIME."""
 
@@ -172,7 +171,7 @@ class World:
 
     def now_ms(self) -> int:
         """Redis time by this process's monotonic clock, read once at connect: no skew, only drift."""
-        return int(self.clock() or time.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
+        return int(self.clock() or clock.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
 
     async def call(
         self,
@@ -312,7 +311,7 @@ class World:
             run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root_run_id or None)
             if len(payload) <= s.step_input_limit
             else None,
-            requested_at=time.time_ns() // 1_000_000,
+            requested_at=clock.time_ns() // 1_000_000,
             trace_carrier=trace_carrier,
         )
         start = Start(

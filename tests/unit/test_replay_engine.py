@@ -366,7 +366,7 @@ def test_a_step_call_that_is_never_awaited_warns_at_its_line_and_asks_for_nothin
     assert len(driver.store.open) == 1
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_step_calls_that_a_dropped_body_had_not_come_to_await_are_no_mistake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
