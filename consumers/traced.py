@@ -13,9 +13,10 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import Attempts, Executed
+from consumers.job import Job
 from consumers.live import Live
 from consumers.passes import Ended, Inline
-from consumers.workflows import Job, Next, Orchestrator
+from consumers.workflows import Next, Orchestrator
 from redisworld import events
 from redisworld.events import EventKind, RunCreated
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage

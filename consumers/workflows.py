@@ -17,20 +17,21 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import LOGGED, Attempts, Executed
-from consumers.handback import as_recovery, ended_at_ceiling, refuse, reroute
+from consumers.handback import ended_at_ceiling, refuse, reroute
+from consumers.job import Job
 from consumers.live import Live, context_of
-from consumers.passes import Ended, Inline, chunks, failure, status_of, writes_only
+from consumers.passes import Ended, Inline, chunks, status_of, writes_only
+from consumers.setbacks import create_again, diverged, fail, nothing_to_load
 from consumers.slots import Slots
 from consumers.sticky import Sticky
 from redisworld import clock, events
-from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
+from redisworld.errors import MalformedMessage, ReplayDivergence
 from redisworld.events import EventKind
 from redisworld.facts import fact
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage, moved
 from redisworld.observe import (
     BodyTaken,
     FirstStepStarted,
-    MessageMoved,
     PassCommitted,
     RunFetched,
     RunFinished,
@@ -38,38 +39,11 @@ from redisworld.observe import (
     observe,
 )
 from redisworld.replay import Failed, Pass
-from redisworld.runs import RunRow
-from redisworld.workflows import Step, Workflow, Workflows
-from redisworld.world import ClaimItem, Committed, Delivery, Loaded, Outgoing, World
+from redisworld.workflows import Step, Workflows
+from redisworld.world import ClaimItem, Committed, Delivery, Loaded, World
 
 Next = Literal["load", "lost", "waits", "settled"]
 """How a job goes on: from new events, from the whole log, or not at all; ``waits`` if its body may stay in memory."""
-
-MAX_RECOVERIES = 3
-"""Replays of a run that diverged, before it fails: a deployment may still be rolling."""
-_RECOVERY_DELAY_MS = 1_000
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One responsible message at work."""
-
-    delivery: Delivery
-    message: StepMessage | WorkflowMessage
-    workflow: Workflow[..., object]
-    trigger: str
-
-    @property
-    def run_id(self) -> str:
-        return self.message.run_id
-
-    @property
-    def where(self) -> dict[str, object]:
-        """The fields of every line about it."""
-        return {"run": self.run_id, "workflow": self.workflow.name}
-
-    @property
-    def is_wake(self) -> bool:
-        return isinstance(self.message, WorkflowMessage)
 
 
 class Orchestrator:
@@ -165,7 +139,7 @@ class Orchestrator:
                     job.delivery, job.run_id, job.message.message_id, start=live.load_from if live else 0
                 )
                 if loaded.outcome != "loaded":
-                    await self._nothing_to_load(job, loaded)
+                    await nothing_to_load(self._world, job, loaded)
                     answer = "waits" if loaded.outcome == "settled" else "settled"
                     return
                 if not await self._deployment_fits(job, loaded.deployment):
@@ -218,11 +192,11 @@ class Orchestrator:
             case "full":
                 ended_at_ceiling(job.run_id, job.workflow.name, answer.detail)
             case "invalid":
-                await self._fail(job, await self._world.row(job.run_id), "INVALID_COMMIT", answer.detail)
+                await fail(self._world, job, await self._world.row(job.run_id), "INVALID_COMMIT", answer.detail)
             case "diverged":
                 raise ReplayDivergence(answer.detail)
             case "not_found":
-                await self._create_again(job)
+                await create_again(self._world, job)
             case _:
                 fact(logging.DEBUG, "nothing committed", job.where, answer=answer.outcome, detail=answer.detail or None)
         return "settled"
@@ -258,21 +232,6 @@ class Orchestrator:
         seconds = clock.monotonic() - live.began
         observe(PassCommitted(job.run_id, job.workflow.name, job.trigger, answer.outcome, live.events, seconds))
         return answer
-
-    async def _fail(self, job: Job, seen: Loaded | RunRow, code: str, message: str) -> None:
-        """End the run as failed, as far as nobody has committed since ``seen``."""
-        answer = await self._world.deliveries.commit(
-            job.delivery,
-            job.run_id,
-            job.message.message_id,
-            failure(ErrorInfo(type="RedisworldError", message=message, code=code)),
-            replayed_to=seen.replayed_to,
-            consumed=seen.replayed_to,
-            pass_token=self._world.next_token(),
-        )
-        if answer.outcome == "ended":
-            observe(RunFinished(job.run_id, job.workflow.name, "failed", (answer.at - seen.created_at) / 1000))
-            fact(logging.ERROR, "run failed", job.where, code=code, error=message)
 
     # -- inline steps
 
@@ -408,50 +367,5 @@ class Orchestrator:
             elements = await self._world.log(job.run_id, start)
         raise MalformedMessage(f"run {job.run_id!r} owns step {loaded.owned!r}, which its log does not have")
 
-    # -- what ends a job otherwise
-
-    async def _nothing_to_load(self, job: Job, loaded: Loaded) -> None:
-        if loaded.outcome == "not_found":
-            if isinstance(job.message, WorkflowMessage) and job.message.run_input is not None:
-                await self._create_again(job)
-                return
-            detail = f"there is no run {job.run_id!r}"
-            await refuse(self._world, job.delivery, job.message, reason="not_found", detail=detail)
-            return
-        if loaded.outcome == "full":
-            ended_at_ceiling(job.run_id, job.workflow.name, loaded.detail)
-            return
-        # the lazy fetch is gated on terminal only: pending is a stale read and was started by the load
-        fact(logging.DEBUG, "run needs no replay", job.where, answer=loaded.outcome, detail=loaded.detail or None)
-
-    async def _create_again(self, job: Job) -> None:
-        """The start message outlived its run: it carries all that is needed to create it."""
-        message = job.message
-        if isinstance(message, WorkflowMessage) and message.run_input is not None:
-            given = message.run_input
-            await self._world.create_run(
-                job.run_id,
-                message.workflow_name,
-                given.input,
-                root_run_id=given.root_run_id or "",
-                trace_carrier=message.trace_carrier,
-            )
-        await self._world.deliveries.settle(job.delivery)
-
     async def _diverged(self, job: Job, error: Exception) -> None:
-        """Try again later, three times, then fail the run and say what differs."""
-        message = job.message
-        done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "divergence" else 0
-        if done < MAX_RECOVERIES:
-            fact(logging.WARNING, "replay diverged, trying again", job.where, recovery=done + 1, error=error)
-            fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{self._world.next_token()}"
-            wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
-            deployment = self._world.settings.deployment if self._world.settings.affinity else ""
-            target = job.delivery.partition.short(job.delivery.partition.workflows(deployment))
-            await self._world.deliveries.move(
-                job.delivery, Outgoing.of(wake), old_id=message.message_id, target=target, delay_ms=_RECOVERY_DELAY_MS
-            )
-            observe(MessageMoved("workflow", "divergence"))
-            return
-        code = "REPLAY_DIVERGENCE" if isinstance(error, ReplayDivergence) else "CORRUPTED_EVENT_LOG"
-        await self._fail(job, await self._world.row(job.run_id), code, str(error))
+        await diverged(self._world, job, error)
