@@ -5,13 +5,21 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
+
+import anyio
 
 from redisworld.facts import fact
-from redisworld.observe import Reading, observe
+from redisworld.observe import LoopMoved, Reading, observe
 
 _SILENT_S = 5.0
-"""A read ends at the latest after ``block_ms`` (2 s); this long without one is a stall, also where that is less."""
+"""A read ends at the latest after ``block_ms`` (5 s); this long without one is a stall, also where that is less."""
 _BEYOND_BLOCK_S = 4.0
+_TICK_S = 0.05
+_FIRST_BLOCK_MS = 1
+_DOUBTFUL_BLOCK_MS = 2_000
+"""A worker is ready as soon as it has read, and soon again after an outage; who cannot read one node of a cluster still
+waits for the others most of the time."""
 
 
 class LoopHealth:
@@ -39,6 +47,12 @@ class LoopHealth:
             observe(Reading(self.name, False))
         self._failing = f"cannot read {self.name}: {error}"
 
+    def block_ms(self, longest_ms: int) -> int:
+        """How long the next read may wait: ``longest_ms``, or less while nobody knows whether reads come back."""
+        if not self._last_read:
+            return min(longest_ms, _FIRST_BLOCK_MS)
+        return longest_ms if self._failing is None else min(longest_ms, _DOUBTFUL_BLOCK_MS)
+
     def silent_s(self) -> float:
         """Since the last read came back, or since there is this loop."""
         return time.monotonic() - max(self._last_read, self._made)
@@ -65,6 +79,15 @@ class Health:
         """A loop that has to read for this process to be ready; each speaks for itself alone."""
         self._loops.append(loop := LoopHealth(name, math.inf if may_be_silent else self._silent_limit))
         return loop
+
+    async def run(self, also: Callable[[], None] = lambda: None) -> None:
+        """Tick for as long as the worker works, and do ``also`` each time; cancelled at the end of it."""
+        while True:
+            self.tick()
+            also()
+            due = time.monotonic() + _TICK_S
+            await anyio.sleep(_TICK_S)
+            observe(LoopMoved(max(0.0, time.monotonic() - due)))
 
     def tick(self) -> None:
         """The event loop moves."""

@@ -15,6 +15,8 @@ from redisworld.state import WorkerState
 from redisworld.workflows import Workflows
 from redisworld.world import BEAT_S, Stream, World
 
+_BEATS_A_LISTING = 12
+"""Each minute it comes back to lists that somebody has taken it off; Redis forgetting its beat it notices at once."""
 _BEATS_A_PRUNE = 60
 """The lists in Redis are short, and a dead worker's name in one only costs its bytes."""
 _LOOK_S = 0.25
@@ -69,7 +71,8 @@ class Presence:
             replays_limit=self._replays.limit,
             lease_ms=self._world.settings.lease_ms,
         )
-        await self._world.heartbeats.beat(beat, self._listed)
+        if self._beats % _BEATS_A_LISTING == 0 or not await self._world.heartbeats.beat_again(beat):
+            await self._world.heartbeats.beat(beat, self._listed)
         if self._beats % _BEATS_A_PRUNE == 0:
             await self._world.heartbeats.prune(now_ms)
         self._beats += 1

@@ -39,7 +39,7 @@ class Reader:
         self._busy: set[Stream] = set()
 
     async def run(self, stopping: Callable[[], bool]) -> None:
-        """Read until ``stopping``; a read that is blocked then runs out by itself, it is never cancelled."""
+        """Read until ``stopping``; a read that is blocked then is ended by whoever stops, it is never cancelled."""
         pauses = Pauses(self._world.connection.faults)
         while not stopping():
             try:
@@ -52,13 +52,13 @@ class Reader:
     async def tick(self) -> None:
         """One read. Raises RedisUnavailable."""
         await self._slots.wait_free()
-        if (free := self._slots.free) <= 0:
+        if (free := self._slots.free) <= 0 or self._slots.closed:
             self._health.read_done()  # saturated is not stuck
             return
         if self._busy:
             streams, block_ms = self._next(free), None
         else:
-            streams, block_ms = list(self._rotation), self._world.settings.block_ms
+            streams, block_ms = list(self._rotation), self._health.block_ms(self._world.settings.block_ms)
         batch = min(free, max(_AT_ONCE, self._slots.limit // 2))
         count = batch if streams[0] in self._busy else max(1, free // len(streams))
         deliveries = await self._world.queue.read(streams, count=count, block_ms=block_ms)

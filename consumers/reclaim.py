@@ -29,8 +29,9 @@ _CALLS_PER_STREAM = 40
 _REST = 5
 """The part of a lease that others have to renew theirs: twice the pause of a renewal that fails."""
 
-_ROLL_CALL_TICKS = 10
-"""Dead consumers cost nothing but a line in XINFO; looking for them costs a call per stream."""
+_DEAD_LEASES = 2
+"""A consumer that has not read for so long has gone; nobody looks more often. Dead ones cost nothing but a line in
+XINFO, looking for them costs a call per stream."""
 
 
 class Reclaimer:
@@ -74,7 +75,7 @@ class Reclaimer:
                 continue
             try:
                 if await self._sweep(stream, slots) and now >= self._roll_call[stream]:
-                    self._roll_call[stream] = now + _ROLL_CALL_TICKS * self._world.settings.reclaim_every_ms / 1000
+                    self._roll_call[stream] = now + _DEAD_LEASES * self._world.settings.lease_ms / 1000
                     await self._remove_dead(stream)
             except MalformedMessage as error:  # a key there is not ours: the other streams are swept all the same
                 self._world.connection.faults.warn("sweep", "sweep failed", level=logging.ERROR, error=error)
@@ -110,6 +111,8 @@ class Reclaimer:
         return True
 
     async def _remove_dead(self, stream: Stream) -> None:
-        for consumer in await self._world.queue.idle_consumers(stream, 2 * self._world.settings.lease_ms):
+        settings = self._world.settings
+        silent_ms = _DEAD_LEASES * settings.lease_ms + settings.block_ms  # Redis counts from the begin of a read
+        for consumer in await self._world.queue.idle_consumers(stream, silent_ms):
             if consumer != self._world.consumer and await self._world.upkeep.remove_consumer(stream, consumer):
                 fact(logging.INFO, "dead consumer removed", consumer=consumer, stream=stream[1])

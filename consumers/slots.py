@@ -99,6 +99,11 @@ class Slots:
                 future.set_result(None)
                 return
 
+    @property
+    def closed(self) -> bool:
+        """Whether the worker drains."""
+        return self._closed
+
     def close(self) -> None:
         """Let everybody through who waits: the worker drains, and they go back."""
         self._closed = True

@@ -8,7 +8,6 @@ The messages of a dead worker are not its business: whoever reads the stream tak
 from __future__ import annotations
 
 import logging
-import time
 
 import anyio
 
@@ -19,13 +18,12 @@ from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.timers import Timers
 from redisworld.facts import fact
-from redisworld.observe import LoopMoved, observe
 from redisworld.workflows import Workflows
 from redisworld.world import World
 
-_TICK_S = 0.05
 _END_S = 4.0
-"""Longest way from a stop to the end, with a Redis that does not answer: loops look for a stop each second or two."""
+"""Longest way from a stop to the end, with a Redis that does not answer or ends no read: a nudge that is lost harms no
+one."""
 _LEAVING_S = 1.0
 
 
@@ -54,22 +52,16 @@ class Timekeeper:
         presence = Presence(world, Workflows(), self.health, slots=nothing, streams=())
         fact(logging.INFO, "worker started", consumer=world.consumer, concurrency=0)
         async with anyio.create_task_group() as background:
-            background.start_soon(self._tick)
+            background.start_soon(self.health.run)
             background.start_soon(presence.run)
             async with anyio.create_task_group() as working:
                 for loop in loops:
                     working.start_soon(loop.run, lambda: self._stopping)
                 await self._stopped.wait()
+                working.start_soon(world.queue.end_reads)
                 world.connection.hurry()
                 working.cancel_scope.deadline = anyio.current_time() + _END_S
             background.cancel_scope.cancel()
         with anyio.move_on_after(_LEAVING_S):
             await presence.leave()
         fact(logging.INFO, "worker stopped", consumer=world.consumer)
-
-    async def _tick(self) -> None:
-        while True:
-            self.health.tick()
-            due = time.monotonic() + _TICK_S
-            await anyio.sleep(_TICK_S)
-            observe(LoopMoved(max(0.0, time.monotonic() - due)))

@@ -79,7 +79,7 @@ class Timers:
         while not stopping():
             before = dict(seen)
             try:
-                await self._world.queue.wait_nudge(seen, self._world.settings.block_ms)
+                await self._world.queue.wait_nudge(seen, self._health.block_ms(self._world.settings.block_ms))
                 self._health.read_done()
                 pauses.over()
             except Exception as error:  # the top of a loop

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterable
 from types import FrameType
 
@@ -33,12 +32,11 @@ from consumers.timers import Timers
 from consumers.traced import parts
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.facts import fact
-from redisworld.observe import LoopMoved, observe, tracer
+from redisworld.observe import tracer
 from redisworld.replay import install
 from redisworld.workflows import Workflows
 from redisworld.world import Delivery, Stream, World
 
-_TICK_S = 0.05
 _AFTER_GRACE_S = 3.0
 """What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
 _LEAVING_S = 1.0
@@ -124,13 +122,14 @@ class Worker:
         fact(logging.INFO, "worker started", consumer=self._world.consumer, concurrency=self._step_slots.limit)
         with self._leases, contained_children():
             async with anyio.create_task_group() as background:
-                background.start_soon(self._tick)
+                background.start_soon(self.health.run, self._tick)
                 background.start_soon(presence.run)
                 with anyio.CancelScope() as held:
                     async with self._make_intake() as self._intake, anyio.create_task_group() as reading:
                         for loop in loops:
                             reading.start_soon(loop.run, lambda: self._stopping)
                         await self._stopped.wait()
+                        reading.start_soon(self._world.queue.end_reads)
                         last = anyio.current_time() + self._world.settings.grace_ms / 1000 + _AFTER_GRACE_S
                         await self._let_bodies_finish()
                         # a Redis that swallows what it is sent must not hold up the end; leases do the rest
@@ -171,15 +170,10 @@ class Worker:
                     steps.append((partition, partition.short(partition.steps(queue, deployment))))
         return steps, workflows
 
-    async def _tick(self) -> None:
-        while True:
-            self._leases.tick()
-            self.health.tick()
-            self._step_slots.announce()
-            self._replay_slots.announce()
-            due = time.monotonic() + _TICK_S
-            await anyio.sleep(_TICK_S)
-            observe(LoopMoved(max(0.0, time.monotonic() - due)))
+    def _tick(self) -> None:
+        self._leases.tick()
+        self._step_slots.announce()
+        self._replay_slots.announce()
 
     async def _let_bodies_finish(self) -> None:
         with anyio.move_on_after(self._world.settings.grace_ms / 1000):

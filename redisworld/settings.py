@@ -57,8 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int = 30_000
     """How long a delivery is held without renewal. Renewed at a third of it."""
 
-    block_ms: int = 2_000
-    """Longest blocking read: a quiet worker sends three commands in this time, and a stop waits no longer."""
+    block_ms: int = 5_000
+    """Longest blocking read: a quiet worker sends three commands in this time, and learns at its end that Redis is
+    silent. A stop ends it at once, or waits no longer where Redis refuses that."""
 
     reclaim_every_ms: int = 1_000
     timer_poll_ms: int = 10_000

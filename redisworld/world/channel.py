@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, ReadOnlyError
+from redis.exceptions import InvalidResponse, ReadOnlyError, ResponseError
 
 _INCOMPLETE = object()
 _ASKING = hiredis.pack_command(("ASKING",))
@@ -24,7 +25,7 @@ class Channel:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._link: _Link | None = None
-        self._id: tuple[_Link | None, int] | None = None
+        self._id: tuple[_Link | None, int | None] | None = None
         self._connecting = asyncio.Lock()
 
     async def call(self, *args: Any, timeout: float, asking: bool = False) -> Any:
@@ -52,10 +53,14 @@ class Channel:
         """Whether there is a connection now."""
         return self._link is not None and not self._link.lost
 
-    async def client_id(self, *, timeout: float) -> int:
-        """The number by which Redis knows this connection. Raises as ``call``."""
+    async def client_id(self, *, timeout: float) -> int | None:
+        """The number by which Redis knows this connection; None where it refuses to say. Raises as ``call``."""
         if self._id is None or self._id[0] is not self._link:
-            number: int = await self.call("CLIENT", "ID", timeout=timeout)
+            number: int | None
+            try:
+                number = await self.call("CLIENT", "ID", timeout=timeout)
+            except ResponseError:  # an ACL, a managed Redis: asked once a connection
+                number = None
             self._id = self._link, number
         return self._id[1]
 
@@ -74,36 +79,25 @@ class Channel:
 
 
 class Channels:
-    """A connection of ``pool`` for each call, so that one that waits inside Redis holds nobody up."""
+    """A channel for each call, made by ``make``, so that one that waits inside Redis holds nobody up."""
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-        self._idle: list[Channel] = []
-        self._in_use: set[Channel] = set()
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._idle: list[Any] = []
+        self._in_use: set[Any] = set()
 
-    async def call(self, *args: Any, timeout: float) -> Any:
-        """As that of a Channel."""
-        channel = self.take()
-        try:
-            reply = await channel.call(*args, timeout=timeout)
-        except BaseException:
-            self.drop(channel)
-            raise
-        self.put_back(channel)
-        return reply
-
-    def take(self) -> Channel:
+    def take(self) -> Any:
         """A channel for one call; whoever takes it must ``put_back`` or ``drop`` it."""
-        channel = self._idle.pop() if self._idle else Channel(self._pool)
+        channel = self._idle.pop() if self._idle else self._make()
         self._in_use.add(channel)
         return channel
 
-    def put_back(self, channel: Channel) -> None:
+    def put_back(self, channel: Any) -> None:
         """The call has its reply."""
         self._in_use.discard(channel)
         self._idle.append(channel)
 
-    def drop(self, channel: Channel) -> None:
+    def drop(self, channel: Any) -> None:
         """The call has failed: a reply may still come, so its connection is closed."""
         self._in_use.discard(channel)
         channel.close()

@@ -7,11 +7,12 @@ the caller's patience is over, then raise RedisUnavailable.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,10 @@ from redisworld.world.routed_blocking import RoutedBlocking
 _CLOSE_S = 1.0
 """A connection into a black hole never says that it is closed."""
 
+_END_AGAIN_S = 0.002
+_END_AGAIN_MOST_S = 0.1
+"""A read that had not come to Redis when it was ended waits on: it is ended again after the first, then twice that."""
+
 
 class Connection:
     """The Redis clients of one process on one event loop. An async context manager.
@@ -61,6 +66,7 @@ class Connection:
         self._seeds: list[Address] = []
         self._most_patience = math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[BlockingRead] = set()
 
     async def __aenter__(self) -> Connection:
         self._loop = asyncio.get_running_loop()
@@ -223,15 +229,41 @@ class Connection:
 
         Not repeated; raises as ``run``.
         """
-        return await self._repeat(op, partial(self.nodes.reads(key).call, *args, timeout=timeout or self._timeout), 0)
+        return await self.wait(op, self.nodes.reads(key), *args, timeout=timeout)
 
     async def wait(self, op: str, read: BlockingRead, *args: Any, timeout: float | None = None) -> Any:
         """As ``block``, by a read that ``end_read`` ends."""
-        return await self._repeat(op, partial(read.call, *args, timeout=timeout or self._timeout), 0)
+        self._waiting.add(read)
+        try:
+            return await self._repeat(op, partial(read.call, *args, timeout=timeout or self._timeout), 0)
+        finally:
+            self._waiting.discard(read)
+            read.over.set()
 
     async def end_read(self, read: BlockingRead) -> None:
-        """End a read that waits inside a node of a cluster."""
-        await self._repeat("end_read", partial(read.end, timeout=self._timeout), 0)
+        """Return when a read is over, which it is soon: it brings what it has, or nothing.
+
+        Raises RedisUnavailable, and ResponseError where Redis refuses to end it; then it waits its time.
+        """
+        pause = _END_AGAIN_S
+        while not read.over.is_set():
+            await self._repeat("end_read", partial(read.end, timeout=self._timeout), 0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await read.over.wait()
+            pause = min(2 * pause, _END_AGAIN_MOST_S)
+
+    async def end_reads(self) -> None:
+        """As ``end_read`` all that wait now, at once. Nothing is raised: what cannot be ended waits its time."""
+        async with anyio.create_task_group() as tasks:
+            for read in tuple(self._waiting):
+                tasks.start_soon(self._end_or_leave, read)
+
+    async def _end_or_leave(self, read: BlockingRead) -> None:
+        try:
+            await self.end_read(read)
+        except (RedisUnavailable, ResponseError) as error:
+            self.faults.warn("end", "a read cannot be ended and waits its time", level=logging.INFO, error=error)
 
     async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
         self.check_place()

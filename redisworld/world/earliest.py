@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from redisworld.errors import RedisUnavailable
 from redisworld.world.connection import Connection
 from redisworld.world.nodes import BlockingRead
-
-_END_AGAIN_S = 0.002
-"""A read that had not come to its node when it was ended waits on; it is ended again after this, then twice this."""
 
 
 async def earliest(
@@ -47,7 +46,6 @@ class _Read:
     ) -> None:
         self._connection, self._op, self._command, self._timeout = connection, op, command, timeout
         self._read: BlockingRead = connection.nodes.reads(key)
-        self._done = asyncio.Event()
         self.reply: Any = None
         self.error: Exception | None = None
 
@@ -57,22 +55,14 @@ class _Read:
             self.reply = await self._connection.wait(self._op, self._read, *self._command, timeout=self._timeout)
         except Exception as error:  # raised by who started all reads
             self.error = error
-        self._done.set()
         gone_wrong = self.error is not None and not isinstance(self.error, RedisUnavailable)
-        if self.reply or gone_wrong or all(read._done.is_set() for read in all_reads):
+        if self.reply or gone_wrong or all(read._read.over.is_set() for read in all_reads):
             over.set()
 
     async def end(self) -> None:
         """Return when the read is done, soon."""
-        pause = _END_AGAIN_S
-        while not self._done.is_set():
-            try:
-                await self._connection.end_read(self._read)
-            except RedisUnavailable as error:
-                self._connection.faults.warn("redis", "a read cannot be ended and waits its time", error=error)
-                await self._done.wait()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._done.wait()
-            except TimeoutError:
-                pause *= 2
+        try:
+            await self._connection.end_read(self._read)
+        except (RedisUnavailable, ResponseError) as error:
+            self._connection.faults.warn("redis", "a read cannot be ended and waits its time", error=error)
+        await self._read.over.wait()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from redisworld.errors import InvalidInput
 
 EMBEDDED_URL = "redisworld://embedded"
@@ -32,12 +34,9 @@ class Pooled:
     """A Channel of the embedded Redis, which has no connection to hand over: those of the client serve."""
 
     connected = False
-    in_use = idle = 0
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        for name in ("XREADGROUP", "XREAD"):
-            client.set_response_callback(name, lambda reply, **_: reply)
 
     async def call(self, *args: Any, timeout: float) -> Any:
         """As that of a Channel."""
@@ -46,3 +45,29 @@ class Pooled:
 
     def close(self) -> None:
         """Nothing to do: the client is closed by its owner."""
+
+
+class OwnConnection:
+    """A Channel of the embedded Redis for calls that wait inside it: one connection, so that they can be ended."""
+
+    connected = False
+
+    def __init__(self, pool: Any) -> None:
+        self._connection = pool.make_connection()
+
+    async def call(self, *args: Any, timeout: float, asking: bool = False) -> Any:
+        """As that of a Channel, one call at a time."""
+        async with asyncio.timeout(timeout):
+            await self._connection.send_command(*args)
+            return await self._connection.read_response()
+
+    async def client_id(self, *, timeout: float) -> int | None:
+        """As that of a Channel."""
+        try:
+            number: int = await self.call("CLIENT", "ID", timeout=timeout)
+        except ResponseError:  # an older fakeredis
+            return None
+        return number
+
+    def close(self) -> None:
+        """Nothing to do: there is no socket, and whoever waits has an error of its own."""

@@ -28,7 +28,7 @@ from redisworld.settings import Settings
 from redisworld.world import clients
 from redisworld.world.addresses import Address, url_at
 from redisworld.world.channel import Channel, Channels
-from redisworld.world.embedded import Pooled
+from redisworld.world.embedded import OwnConnection, Pooled
 from redisworld.world.routed import Routed
 from redisworld.world.topology import MOST_REDIRECTIONS, Topology
 
@@ -50,9 +50,10 @@ class Alone:
     def __init__(self, settings: Settings) -> None:
         self.commands = clients.client(settings, COMMANDS_AT_ONCE + 4)
         self.followers = clients.client(settings, _FOLLOWERS_AT_ONCE)
-        pooled = Pooled(self.commands) if clients.is_embedded(settings) else None
-        self.shared: Any = pooled or Channel(self.commands.connection_pool)
-        self.each: Any = pooled or Channels(self.commands.connection_pool)
+        pool = self.commands.connection_pool
+        embedded = clients.is_embedded(settings)
+        self.shared: Any = Pooled(self.commands) if embedded else Channel(pool)
+        self.each = Channels(partial(OwnConnection if embedded else Channel, pool))
 
     def scripts(self, key: str) -> Any:
         """What runs scripts on a key: one channel that they share. It has ``call(*args, timeout=)``."""
@@ -62,9 +63,13 @@ class Alone:
         """How a script names its key: their number, and the keys."""
         return 1, key
 
-    def reads(self, key: str) -> Any:
-        """What a command on a key waits on that may wait inside Redis. It has ``call(*args, timeout=)``."""
-        return self.each
+    def reads(self, key: str) -> BlockingRead:
+        """What one command on a key waits on that may wait inside Redis."""
+        return BlockingRead(self, key)
+
+    async def follow(self, key: str | bytes | None, send: Callable[[Alone, bool], Awaitable[T]]) -> T:
+        """Send something to the server of ``key``, as ``Cluster`` does: this one. Raises what ``send`` raises."""
+        return await send(self, False)
 
     async def scan(self, key: str, begun_at: Any, cursor: int, **options: Any) -> tuple[Any, int, list[bytes]]:
         """One page of the keys of the server that has this key: the server, where to go on, and their names.
@@ -115,7 +120,7 @@ class Cluster:
         return 2, key, absent(key)
 
     def reads(self, key: str) -> BlockingRead:
-        """As of ``Alone``, for one read."""
+        """As of ``Alone``."""
         return BlockingRead(self, key)
 
     async def scan(self, key: str, begun_at: Any, cursor: int, **options: Any) -> tuple[Any, int, list[bytes]]:
@@ -234,15 +239,17 @@ class _Scripts:
 
 
 class BlockingRead:
-    """One command that may wait inside a node of a cluster, and can be ended there."""
+    """One command that may wait inside Redis, and can be ended there."""
 
-    def __init__(self, cluster: Cluster, key: str) -> None:
-        self._cluster, self._key = cluster, key
-        self._waits: tuple[Alone, int] | None = None
+    def __init__(self, nodes: Alone | Cluster, key: str) -> None:
+        self._nodes, self._key = nodes, key
+        self._waits: tuple[Alone, int | None] | None = None
+        self.over = asyncio.Event()
+        """Set by ``Connection.wait`` when the call has returned, or raised."""
 
     async def call(self, *args: Any, timeout: float) -> Any:
-        """As that of a Channel. Raises as ``Cluster.follow``."""
-        return await self._cluster.follow(self._key, partial(self._send, args, timeout))
+        """As that of a Channel. Raises as ``follow``."""
+        return await self._nodes.follow(self._key, partial(self._send, args, timeout))
 
     async def _send(self, args: Sequence[Any], timeout: float, node: Alone, asking: bool) -> Any:
         channel = node.each.take()
@@ -258,7 +265,13 @@ class BlockingRead:
         return reply
 
     async def end(self, *, timeout: float) -> None:
-        """Let the command return without a reply, if it waits already. Never cancelled: a reply may be on its way."""
-        if self._waits is not None:
-            node, number = self._waits
-            await node.shared.call("CLIENT", "UNBLOCK", number, timeout=timeout)
+        """Let the command return without a reply, if it waits already. Never cancelled: a reply may be on its way.
+
+        Raises ResponseError where Redis refuses that.
+        """
+        if self._waits is None:
+            return
+        node, number = self._waits
+        if number is None:
+            raise ResponseError("CLIENT ID is refused, so nobody knows which connection waits")
+        await node.shared.call("CLIENT", "UNBLOCK", number, timeout=timeout)

@@ -129,6 +129,13 @@ class Queue:
         for key, entries in await self._replies("wait_nudge", command, after, block_ms):
             seen[by_key[key]] = _text(entries[-1][0])
 
+    async def end_reads(self) -> None:
+        """End every read and every wait for a nudge that waits now; returns when they are over.
+
+        What Redis refuses to end waits its time. An end loses nothing: what came first comes with the read.
+        """
+        await self._connection.end_reads()
+
     async def _replies(
         self, op: str, command: Sequence[Any], after: dict[bytes, str], block_ms: int | None
     ) -> Iterable[tuple[bytes, Any]]:

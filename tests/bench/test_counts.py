@@ -49,16 +49,15 @@ SEQUENCE = {
 }
 """One script call a step: its end, and the next one's start."""
 
-AIMS = {
-    ("idle", "commands per second"): 2.0,
-}
+AIMS: dict[tuple[str, str], float] = {}
 """What is to be reached and is not yet, as the best of the peers does."""
 
-IDLE_S = 5
-IDLE_COMMANDS_PER_S = 5.6
-"""Of one worker on four partitions: three blocking reads in two seconds, a heartbeat in five, now and then a look at
-timers, at what is pending and at open runs. One that has just started does all of those at once: in its first five
-seconds, not later."""
+IDLE_S = 30
+IDLE_SETTLE_S = 8.0
+IDLE_COMMANDS_PER_S = 2.0
+"""Of one worker on four partitions: three blocking reads and a heartbeat in five seconds, in ten a look at each
+partition's timers and at open runs, in thirty one at what is pending in each stream. What one that has just started
+does at once is over by then, and thirty seconds hold at most one of all else. Measured over a minute: 1.87."""
 RUN_BYTES = 2_560
 """Of a finished run of five steps without the values it holds."""
 
@@ -153,7 +152,7 @@ async def test_a_finished_run_of_five_steps_weighs_at_most_2_5_kb_beside_its_val
 
 
 async def test_an_idle_worker_sends_few_commands() -> None:
-    [result] = await idle.measure(Options(), _quiet, seconds=IDLE_S)
+    [result] = await idle.measure(Options(), _quiet, seconds=IDLE_S, settle_s=IDLE_SETTLE_S)
     assert result.commands_per_s is not None
     wrong = judged("idle", "commands per second", result.commands_per_s, IDLE_COMMANDS_PER_S)
     assert not wrong, wrong

@@ -28,7 +28,7 @@ from redisworld.world.consuming import Deliveries
 _BACKGROUND = frozenset(
     {"ping", "info", "open_namespace", "create_group", "consumers", "reclaim_stale", "wait_nudge", "promote_due",
      "remove_consumer", "reap_expired", "read_releases", "release_token", "forget_releases", "page_open_runs",
-     "look_at_runs"}
+     "look_at_runs", "end_read"}
 )  # fmt: skip
 """Calls a worker makes whether or not there is a run: killing at one is killing between two others."""
 

@@ -147,6 +147,15 @@ async def test_a_user_with_a_password_and_few_rights_is_enough() -> None:
                 pass
 
 
+async def test_a_stop_ends_blocking_reads_at_all_nodes(cluster: RedisCluster) -> None:
+    assert len(spread(cluster)) > 1, "this namespace lies at one node"
+    with anyio.fail_after(30):
+        async with working(cluster.url, block_ms="60000") as world:
+            run = await world.start(loaded, 1, run_id="r")
+            assert await run.result() == total_of(1)
+            await anyio.sleep(0.5)  # into the reads that block
+
+
 # -- all there is
 
 

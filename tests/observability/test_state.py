@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from redisworld import Settings, World
+from consumers.health import Health
+from consumers.presence import Presence
+from consumers.slots import Slots
+from redisworld import Settings, Workflows, World
 from redisworld.keys import GROUP, listed_streams, listed_workers, worker_key
 from redisworld.state import Backlog, State, WorkerState
 from redisworld.world import StateReader, read_state
@@ -215,6 +218,34 @@ def timeless(state: State) -> object:
         state.recorded,
         state.workers,
     )
+
+
+async def test_a_beat_is_one_command_and_a_worker_that_redis_has_forgotten_is_on_the_lists_again(
+    world: World, raw: redis.Redis
+) -> None:
+    health = Health(blocked_limit_s=60)
+    slots = (Slots("step", 1), Slots("workflow", 1))
+    presence = Presence(world, Workflows(), health, slots=slots, streams=[(world.partitions[0], "steps")])
+    await presence.tick()
+
+    def sent() -> dict[str, int]:
+        told = raw.info("commandstats")
+        return {name: told.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("set", "sadd", "zadd")}
+
+    before = sent()
+    await presence.tick()
+    assert {name: calls - before[name] for name, calls in sent().items()} == {"set": 1, "sadd": 0, "zadd": 0}
+    assert 0 < raw.pttl(worker_key("default", world.consumer)) <= 15_000
+
+    raw.delete(worker_key("default", world.consumer), listed_workers("default"), listed_streams("default"))
+    await presence.tick()
+    assert raw.smembers(listed_workers("default")) == {world.consumer.encode()}
+    assert raw.zrange(listed_streams("default"), 0, -1) == [b"steps"]
+
+    raw.delete(listed_workers("default"))  # while its own key is there
+    for _ in range(12):
+        await presence.tick()
+    assert raw.smembers(listed_workers("default")) == {world.consumer.encode()}
 
 
 async def test_the_embedded_redis_has_a_state_too() -> None:

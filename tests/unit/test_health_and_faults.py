@@ -11,7 +11,8 @@ import pytest
 from consumers.health import Health
 from consumers.pauses import Pauses
 from redisworld.errors import RedisUnavailable
-from redisworld.observe import Observation, Reading, observing
+from redisworld.observe import LoopMoved, Observation, Reading, observing
+from redisworld.settings import Settings
 from redisworld.world import FaultLog
 
 
@@ -58,6 +59,55 @@ def test_a_loop_that_hangs_is_seen_after_five_seconds_and_a_longer_block_time_is
     assert patient.ready() is None
     clock.now += 30
     assert patient.ready() is not None
+
+
+def test_with_default_settings_a_silent_redis_turns_readiness_red_after_nine_seconds(clock: Clock) -> None:
+    """docs/kubernetes.md says so."""
+    health = Health(blocked_limit_s=60, block_s=Settings().block_ms / 1000)
+    loop = health.loop("steps")
+    loop.read_done()
+    clock.now += 8.9
+    assert health.ready() is None
+    clock.now += 0.2
+    assert health.ready() == "steps has not been read for 9 s"
+
+
+def test_the_first_read_does_not_wait_and_those_after_a_failure_wait_less(clock: Clock) -> None:
+    """A worker of which nobody sends anything is ready at once, and soon again after an outage."""
+    loop = Health(blocked_limit_s=60).loop("steps")
+    assert loop.block_ms(5_000) == 1
+    loop.read_done()
+    assert loop.block_ms(5_000) == 5_000
+    loop.read_failed(RedisUnavailable("gone"))
+    assert loop.block_ms(5_000) == 2_000
+    assert loop.block_ms(500) == 500
+    loop.read_done()
+    assert loop.block_ms(5_000) == 5_000
+
+
+@pytest.mark.anyio
+async def test_the_event_loops_lag_is_told_with_each_tick() -> None:
+    ticks, seen, health = 0, list[Observation](), Health(blocked_limit_s=60)
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+
+    with observing(seen.append):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(health.run, tick)
+            with anyio.fail_after(10):
+                while not seen:  # noqa: ASYNC110  # an observer is no coroutine
+                    await anyio.sleep(0.01)
+            time.sleep(0.3)  # noqa: ASYNC251  # it blocks the event loop
+            with anyio.fail_after(10):
+                while len(seen) < 2:  # noqa: ASYNC110  # likewise
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+    late = [observation.late_s for observation in seen if isinstance(observation, LoopMoved)]
+    assert len(late) == len(seen) >= 2
+    assert max(late) >= 0.2
+    assert ticks >= 2
 
 
 def test_a_loop_that_may_be_silent_is_judged_by_its_failures_only(clock: Clock) -> None:

@@ -11,10 +11,13 @@ _SETTLE_S = 2.0
 """After warming up: loops that had something come to rest."""
 
 
-async def measure(options: Options, progress: Progress, *, seconds: int) -> list[Result]:
-    """One result, for all workers together: counts per second; memory and CPU where there is /proc."""
+async def measure(options: Options, progress: Progress, *, seconds: int, settle_s: float = _SETTLE_S) -> list[Result]:
+    """One result, for all workers together: counts per second; memory and CPU where there is /proc.
+
+    A worker sweeps all streams after a fifth of its lease, and then once a lease.
+    """
     async with opened(options, slots=1, progress=progress) as session, session.workers() as processes:
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(settle_s)
         before, began = await session.meter.snapshot(), session.now_ns()
         cpu_before = [process.cpu_s() for process in processes]
         for second in range(seconds):
