@@ -7,6 +7,7 @@ call is written at once; replies come in the order of the calls. A call costs a 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -40,13 +41,8 @@ class Channel:
             async with asyncio.timeout(timeout):
                 link = await self._connected()
         if asking:
-            link.send(_ASKING).add_done_callback(_ignore)
-        reply = link.send(packed)
-        timer = asyncio.get_running_loop().call_later(timeout, link.expire, reply)
-        try:
-            return await reply
-        finally:
-            timer.cancel()
+            link.send(_ASKING, timeout).add_done_callback(_ignore)
+        return await link.send(packed, timeout)
 
     @property
     def connected(self) -> bool:
@@ -129,28 +125,50 @@ class _Link(asyncio.Protocol):
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_INCOMPLETE
         )
-        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
+        """Futures of replies, in the order they will come, and when each is late."""
+        self._look: asyncio.TimerHandle | None = None
+        self._looks_at = math.inf
         self._transport.set_protocol(self)
 
-    def send(self, packed: bytes) -> asyncio.Future[Any]:
-        """Write a command; the future of its reply."""
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(reply)
+    def send(self, packed: bytes, timeout: float) -> asyncio.Future[Any]:
+        """Write a command; the future of its reply, or of TimeoutError after so many seconds."""
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        due = self._loop.time() + timeout
+        self._waiting.append((reply, due))
         self._transport.write(packed)
+        if due < self._looks_at:
+            self._look_at(due)
         return reply
 
-    def expire(self, reply: asyncio.Future[Any]) -> None:
-        """A reply has not come in time: all behind it would come late, or never."""
-        if not reply.done():
+    # One timer looks after all calls: to set and to cancel one for each costs as much as to write it.
+
+    def _look_at(self, due: float) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._looks_at, self._look = due, self._loop.call_at(due, self._look_for_late)
+
+    def _look_for_late(self) -> None:
+        """When a reply has not come in time, all behind it would come late, or never."""
+        now, self._looks_at = max(self._looks_at, self._loop.time()), math.inf
+        missed = [(reply, due) for reply, due in self._waiting if not reply.done()]
+        late = [reply for reply, due in missed if due <= now]
+        for reply in late:
             reply.set_exception(TimeoutError())
+        if late:
             self.lose(RedisConnectionError("a call before this one was not answered in time"))
+        elif missed:
+            self._look_at(min(due for _, due in missed))
 
     def lose(self, error: Exception) -> None:
         """Give the connection up; ``error`` is for everyone who waits."""
         if self.lost:
             return
         self.lost = True
-        for reply in self._waiting:
+        if self._look is not None:
+            self._look.cancel()
+        for reply, _ in self._waiting:
             if not reply.done():
                 reply.set_exception(error)
         self._waiting.clear()
@@ -168,7 +186,7 @@ class _Link(asyncio.Protocol):
             self.lose(error if isinstance(error, InvalidResponse) else InvalidResponse("more replies than calls"))
 
     def _hand_over(self, reply: Any) -> None:
-        waiting = self._waiting.popleft()
+        waiting, _ = self._waiting.popleft()
         if waiting.done():
             return
         if isinstance(reply, Exception):

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 import random
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -25,6 +24,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from redisworld import clock
 from redisworld.errors import InvalidInput, RedisUnavailable
 from redisworld.observe import RedisCalled, observe
 from redisworld.scripts import Script
@@ -268,24 +268,24 @@ class Connection:
     async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
         self.check_place()
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
-        began = time.monotonic()
+        began = clock.monotonic()
         failed = 0
         while True:
-            started = time.perf_counter()
+            started = clock.perf_counter()
             try:
                 reply = await attempt()
             except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as error:
-                observe(RedisCalled(op, time.perf_counter() - started, error_word(error)))
+                observe(RedisCalled(op, clock.perf_counter() - started, error_word(error)))
                 if not is_transient(error):
                     raise
                 failed += 1
                 pause = min(0.05 * 2 ** min(failed, 6), 2.0) * random.uniform(0.5, 1.0)
-                if time.monotonic() + pause > began + min(patience, self._most_patience):
+                if clock.monotonic() + pause > began + min(patience, self._most_patience):
                     raise RedisUnavailable(
                         f"Redis at {redacted(self.settings.url)} {why(error)} (while: {op})"
                     ) from error
                 self.faults.warn("redis", "redis unavailable, repeating", op=op, error=why(error))
                 await asyncio.sleep(pause)
             else:
-                observe(RedisCalled(op, time.perf_counter() - started))
+                observe(RedisCalled(op, clock.perf_counter() - started))
                 return reply

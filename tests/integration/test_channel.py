@@ -82,6 +82,28 @@ async def test_after_a_call_without_an_answer_in_time_the_next_one_has_a_new_con
         assert raw.info("clients")["blocked_clients"] == 0, "Redis does not go on waiting for nobody"
 
 
+async def test_each_call_has_its_own_time_though_one_timer_looks_after_all(channel: Channel, redis_url: str) -> None:
+    raw = sync_redis.Redis.from_url(redis_url)
+    assert await channel.call("EVAL", ECHO, 0, "quick", timeout=0.05) == b"quick"
+    await asyncio.sleep(0.1)  # its time is over, and it has its answer
+    gone = asyncio.ensure_future(channel.call("EVAL", ECHO, 0, "gone", timeout=0.05))
+    await asyncio.sleep(0)
+    gone.cancel()
+    raw.execute_command("CLIENT", "PAUSE", 5_000, "ALL")
+    try:
+        patient = asyncio.ensure_future(channel.call("EVAL", ECHO, 0, "patient", timeout=60))
+        hasty = asyncio.ensure_future(channel.call("EVAL", ECHO, 0, "hasty", timeout=0.3))
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):
+            await hasty
+        assert 0.25 < asyncio.get_running_loop().time() - began < 4
+        with pytest.raises(RedisConnectionError, match="not answered in time"):
+            await patient
+    finally:
+        raw.execute_command("CLIENT", "UNPAUSE")
+    assert await channel.call("EVAL", ECHO, 0, "again", timeout=5) == b"again"
+
+
 async def test_a_killed_connection_is_told_to_all_who_wait_and_made_again(channel: Channel, redis_url: str) -> None:
     here = await channel.call(*KEPT, timeout=5)
     waiting = [asyncio.ensure_future(channel.call("BLPOP", "nothing", 0, timeout=5)) for _ in range(3)]
