@@ -51,7 +51,7 @@ class LoopHealth:
         """How long the next read may wait: ``longest_ms``, or less while nobody knows whether reads come back."""
         if not self._last_read:
             return min(longest_ms, _FIRST_BLOCK_MS)
-        return longest_ms if self._failing is None else min(longest_ms, _DOUBTFUL_BLOCK_MS)
+        return longest_ms if self.problem() is None else min(longest_ms, _DOUBTFUL_BLOCK_MS)
 
     def silent_s(self) -> float:
         """Since the last read came back, or since there is this loop."""

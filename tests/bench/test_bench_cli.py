@@ -36,7 +36,7 @@ SMALL = {
     "replay": ("--events", "60", "--rounds", "2"),
     "memory": ("--runs", "100"),
     "starts": ("--count", "50", "--concurrency", "8"),
-    "idle": ("--seconds", "1"),
+    "idle": ("--seconds", "6"),  # a blocking read ends within five
 }
 
 

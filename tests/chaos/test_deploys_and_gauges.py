@@ -67,7 +67,7 @@ async def test_readiness_is_red_while_reading_hangs_without_an_error(
         hanging = cli_worker(workers, "tests.apps.breaking_app:wf", "--lease", "1s", "--exporter")
         await eventually(lambda: probe(hanging, "/readyz") == 200, what="green")
         raw.set("probe:hang-reading", 1)
-        await eventually(lambda: probe(hanging, "/readyz") == 503, timeout=12, what="red")
+        await eventually(lambda: probe(hanging, "/readyz") == 503, timeout=17, what="red")  # after the read that waits
         assert probe(hanging, "/healthz") == 200
         runs = [await world.start(chaos_app.two_notes, run_id=f"r{number}") for number in range(RUNS)]
         assert metric(hanging, "stream_length", queue="workflows") == RUNS

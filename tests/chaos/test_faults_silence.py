@@ -182,7 +182,7 @@ async def test_a_worker_whose_slots_are_all_taken_still_notices_that_redis_is_aw
                 await eventually(lambda: notes(raw, "full"))
         server.pause()
         try:
-            until(lambda: probe(worker, "/readyz") == 503, timeout=12, what="red")
+            until(lambda: probe(worker, "/readyz") == 503, timeout=18, what="red")
             assert probe(worker, "/healthz") == 200
         finally:
             server.resume()

@@ -83,6 +83,8 @@ def test_the_first_read_does_not_wait_and_those_after_a_failure_wait_less(clock:
     assert loop.block_ms(500) == 500
     loop.read_done()
     assert loop.block_ms(5_000) == 5_000
+    clock.now += 60  # a read that hung
+    assert loop.block_ms(5_000) == 2_000
 
 
 @pytest.mark.anyio
