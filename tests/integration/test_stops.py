@@ -114,16 +114,20 @@ async def test_what_a_read_brings_while_it_is_ended_is_not_lost(redis_url: str, 
     raw.delete(key_of(stream))
 
 
-@pytest.mark.parametrize("refused", ["client|id", "client|unblock"])
+@pytest.mark.parametrize(
+    ("refused", "make"),
+    [("client|id", full_worker), ("client|unblock", full_worker), ("client|unblock", Timekeeper)],
+    ids=["no id", "no unblock", "no unblock, timers only"],
+)
 async def test_where_redis_refuses_to_end_a_read_it_waits_its_time(
-    refused: str, caplog: pytest.LogCaptureFixture
+    refused: str, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     user = ("--user", "worker", "on", ">pw", "~*", "&*", "+@all", f"-{refused}")
     with private_redis(tcp=True, allow_wheel=True, args=user) as server:
         assert server.tcp_url is not None
         url = server.tcp_url.replace("redis://", "redis://worker:pw@")
         with caplog.at_level(logging.INFO, "redisworld"):
-            took = await started_and_stopped(Settings(url=url, block_ms=3_000, partitions=2), full_worker)
+            took = await started_and_stopped(Settings(url=url, block_ms=3_000, partitions=2), make)
     assert took > 1.0, "its reads were cut off"
     told = [record for record in caplog.records if "cannot be ended" in record.getMessage()]
     assert [record.levelno for record in told] == [logging.INFO]
