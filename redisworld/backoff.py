@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from redisworld.durations import parse_ms
+from redisworld.durations import MAX_MS, parse_ms
 from redisworld.errors import InvalidInput
 
 FIRST = "1s"
@@ -31,8 +31,10 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("first_ms", "cap_ms"):
-            if not _is_whole(value := getattr(self, name)) or value < 1:
-                raise InvalidInput(f"backoff: {name} must be a whole number of at least 1 ms, not {value!r}")
+            if not _is_whole(value := getattr(self, name)) or not 1 <= value <= MAX_MS:
+                raise InvalidInput(
+                    f"backoff: {name} must be a whole number of milliseconds, 1 to 100 years, not {value!r}"
+                )
         if not _is_number(self.factor) or not 1 <= self.factor < math.inf:
             raise InvalidInput(f"backoff: factor must be a finite number from 1, not {self.factor!r}")
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from redisworld.durations import parse_ms
+from redisworld.durations import MAX_MS, parse_ms
 from redisworld.errors import InvalidInput
 
 DATA_VERSION = 1
@@ -18,8 +18,15 @@ DATA_VERSION = 1
 SPEC_VERSION = 1
 """Version of messages and events (design section 6), carried by each of them in clear."""
 
-_FORBIDDEN_IN_WORD = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}:@]")
-"""What keys are cut at, what a terminal cannot show, and what is no UTF-8."""
+_FORBIDDEN_IN_WORD = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}:@|]")
+"""What keys and headers are cut at, what a terminal cannot show, and what is no UTF-8."""
+_LONGEST_WORD = 256
+
+_MOST = 1_000_000_000
+"""Of whatever is counted: more is a slip of the finger, and scripts take whole numbers of 15 digits at most."""
+_MOST_BYTES = 256 * 1024 * 1024
+"""Redis takes no text of more than 512 MB, and a message is more than the value it carries."""
+_SIZES = frozenset({"max_payload", "step_input_limit", "chunk_bytes", "output_chunk_bytes"})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +147,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                         "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
         for names, least in ((positive, 1), (not_negative, 0)):
             for name in names:
-                if getattr(self, name) < least:
-                    raise InvalidInput(f"setting {name} must be at least {least}, not {getattr(self, name)}")
+                value, most = getattr(self, name), _most(name)
+                if value < least:
+                    raise InvalidInput(f"setting {name} must be at least {least}, not {value}")
+                if value > most:
+                    raise InvalidInput(f"setting {name} must be at most {most}, not {value}")
         if self.max_inline_steps > 1:
             raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
         if self.partitions is not None and not 1 <= self.partitions <= 256:
@@ -155,8 +165,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_word(word: str, *, what: str = "a deployment") -> None:
     """Raises InvalidInput for what cannot be a namespace or a deployment id."""
-    if not word or _FORBIDDEN_IN_WORD.search(word):
-        raise InvalidInput(f"{what} must be a plain word without '{{}}:@' or spaces, not {word!r}")
+    if not 0 < len(word) <= _LONGEST_WORD or _FORBIDDEN_IN_WORD.search(word):
+        raise InvalidInput(
+            f"{what} must be a plain word of 1 to {_LONGEST_WORD} characters without '{{}}:@|' or spaces, "
+            f"not {word!r:.{_LONGEST_WORD}}"
+        )
+
+
+def _most(name: str) -> int:
+    """What a number can be at most: a length of time, bytes, or a count."""
+    if name.endswith("_ms"):
+        return MAX_MS
+    return _MOST_BYTES if name in _SIZES else _MOST
 
 
 def _parse(variable: str, name: str, text: str, wanted: Any) -> Any:

@@ -20,6 +20,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_NAME = 100
+MOST_RETRIES = 1_000_000_000
+"""As good as for ever: at one a second for 30 years."""
 _FORBIDDEN_IN_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}|]")
 _FORBIDDEN_IN_QUEUE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}|:@]")
 """White space and control characters, lone surrogates, which are no UTF-8, and what keys and headers are cut at."""
@@ -228,8 +230,10 @@ def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
 
 
 def _checked_retries(name: str, max_retries: int) -> int:
-    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-        raise InvalidInput(f"step {name}: max_retries must be a whole number from 0, not {max_retries!r}")
+    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or not 0 <= max_retries <= MOST_RETRIES:
+        raise InvalidInput(
+            f"step {name}: max_retries must be a whole number from 0 to {MOST_RETRIES:,}, not {max_retries!r}"
+        )
     return max_retries
 
 

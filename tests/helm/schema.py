@@ -34,9 +34,9 @@ OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 WORDS: Schema = {"type": "array", "items": {"type": "string"}}
 NAMED: Schema = {"type": "array", "items": {"type": ["string", "object"]}}
 COUNT_OR_SHARE: Schema = {"type": ["integer", "string", "null"], "pattern": "^[0-9]+%$", "minimum": 0}
-QUEUES: Schema = {"type": "array", "items": {"type": "string", "pattern": "^[^{}:@, \\t\\n]+$"}}
+QUEUES: Schema = {"type": "array", "items": {"type": "string", "pattern": "^[^{}:@|, \\t\\n]+$"}}
 PORTS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
-PLAIN_WORD: Schema = {"type": "string", "pattern": "^[^{}:@ \\t\\n]*$"}
+PLAIN_WORD: Schema = {"type": "string", "pattern": "^[^{}:@| \\t\\n]*$"}
 
 
 def whole(least: int, most: int | None = None, *, nullable: bool = False) -> Schema:
@@ -166,7 +166,7 @@ def schema() -> Schema:
         image=OWN_IMAGE,
         imagePullSecrets=NAMED,
         runs=closed(
-            namespace={"type": "string", "pattern": "^[^{}:@ \\t\\n]+$"},
+            namespace={"type": "string", "pattern": "^[^{}:@| \\t\\n]+$"},
             partitions=whole(1, 256),
         ),
         deployment=closed(id=PLAIN_WORD, affinity=SWITCH),

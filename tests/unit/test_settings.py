@@ -118,6 +118,8 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_text(variable: str, te
         ("deployment", "a@b"),
         ("namespace", "a\ud800"),
         ("deployment", "a\x00b"),
+        ("deployment", "a|b"),
+        ("namespace", "a" * 257),
         ("concurrency", "4"),
         ("lease_ms", 1.5),
         ("affinity", "no"),
@@ -127,6 +129,22 @@ def test_a_variable_that_cannot_be_read_is_named_with_its_text(variable: str, te
 def test_a_value_that_cannot_work_is_named(name: str, value: Any) -> None:
     with pytest.raises(InvalidInput, match=f"setting {name} must be"):
         Settings.from_env({}, **{name: value})
+
+
+NUMBERS = [field.name for field in msgspec.structs.fields(Settings) if isinstance(field.default, int)]
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name != "affinity"])
+def test_a_number_that_no_script_takes_is_named(name: str) -> None:
+    """A retention of 16 digits used to be taken, and then each run hung at its end, refused by its last script."""
+    with pytest.raises(InvalidInput, match=f"setting {name} must be"):
+        Settings.from_env({f"REDISWORLD_{name.upper()}": "9" * 18})
+
+
+def test_a_hundred_years_and_a_thousand_million_are_allowed() -> None:
+    settings = Settings.from_env({"REDISWORLD_RETENTION_MS": "100w", "REDISWORLD_MAX_LOG_EVENTS": "1000000000"})
+
+    assert (settings.retention_ms, settings.max_log_events) == (100 * 7 * 86_400_000, 1_000_000_000)
 
 
 def test_affinity_needs_a_deployment() -> None:

@@ -103,7 +103,14 @@ def test_a_generator_is_no_step() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"max_retries": -1}, {"max_retries": 1.5}, {"max_retries": True}, {"timeout": 0}, {"timeout": "soon"}),
+        *(
+            {"max_retries": -1},
+            {"max_retries": 1.5},
+            {"max_retries": True},
+            {"max_retries": 10**20},
+            {"timeout": 0},
+            {"timeout": "soon"},
+        ),
         *({"queue": "a:b"}, {"queue": "a b"}, {"queue": "a@b"}, {"queue": "a\ud800"}),
         *({"backoff": "5s"}, {"backoff": 5}, {"fatal": "ValueError"}, {"retry_on": ()}),
     ],
