@@ -66,7 +66,7 @@ def check_token(token: str, *, what: str = "hook token") -> str:
 
 
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ENTRY_ID = re.compile(r"\d{1,19}-\d{1,19}")
+_ENTRY_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 def check_output_name(name: str) -> str:
@@ -78,9 +78,15 @@ def check_output_name(name: str) -> str:
     return name
 
 
+def is_entry_id(text: object) -> bool:
+    """Whether Redis takes this for the id of an entry of a stream: two numbers of 64 bits."""
+    found = _ENTRY_ID.fullmatch(text) if isinstance(text, str) else None
+    return found is not None and all(int(number) < 2**64 for number in found.groups())
+
+
 def check_entry_id(text: str) -> str:
-    """The id of an entry of a stream. Raises InvalidInput."""
-    if not isinstance(text, str) or not _ENTRY_ID.fullmatch(text):
+    """The id of a chunk in an output stream. Raises InvalidInput."""
+    if not is_entry_id(text):
         raise InvalidInput(f"{text!r} is no id of a chunk; the id of one is like 1764628800123-0")
     return text
 

@@ -11,6 +11,7 @@ from redisworld.cli.plain import as_json, one_line
 from redisworld.cli.times import iso
 from redisworld.errors import ErrorInfo, InvalidValue, MalformedMessage
 from redisworld.events import Event, EventKind, RunCreated
+from redisworld.world.deliveries import number_in
 
 _FAILURES = (EventKind.STEP_FAILED, EventKind.STEP_RETRYING, EventKind.RUN_FAILED)
 _RAW_SHOWN = 60
@@ -60,7 +61,8 @@ def event_row(entry: Entry, created: int, longest: int | None) -> tuple[str, ...
     event = entry.event
     if event is None:
         return (str(entry.number), "-", "unreadable", "-", "-", str(entry.payload))
-    detail = iso(int(event.detail)) if event.kind is EventKind.WAIT_CREATED and event.detail.isdigit() else event.detail
+    due = due_of(event)
+    detail = iso(due) if due else event.detail
     payload = one_line(_payload_text(entry.payload), longest) if event.payload else ""
     return (
         str(entry.number),
@@ -70,6 +72,11 @@ def event_row(entry: Entry, created: int, longest: int | None) -> tuple[str, ...
         str(event.attempt or "-"),
         "  ".join(text for text in (detail, payload) if text),
     )
+
+
+def due_of(event: Event) -> int:
+    """When a wait that is created is over, in epoch ms; 0 for other events, and where its detail is no time."""
+    return number_in(event.detail.encode()) if event.kind is EventKind.WAIT_CREATED else 0
 
 
 def since(at: int, created: int) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from redisworld.cli.event_lines import Entry, entry_of, parsed
+from redisworld.cli.event_lines import Entry, due_of, entry_of, parsed
 from redisworld.events import Event, EventKind
 from redisworld.runs import RunRow, Status, Step
 from redisworld.world import OutputInfo, World
@@ -103,7 +103,7 @@ def _follow(told: dict[str, StepStory], waits: dict[str, int], event: Event) -> 
         case EventKind.STEP_COMPLETED | EventKind.STEP_FAILED if event.id in told:
             told[event.id].ended_at = event.at
         case EventKind.WAIT_CREATED:
-            waits[event.id] = int(event.detail) if event.detail.isdigit() else 0
+            waits[event.id] = due_of(event)
         case EventKind.WAIT_COMPLETED | EventKind.WAIT_CANCELLED:
             waits.pop(event.id, None)
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
+_LAST_MS = 253_402_300_799_000
+"""The end of the year 9999, where the calendar of Python ends: what a stranger has written may be any number."""
+
+
 def iso(at_ms: int) -> str:
     """A moment, epoch ms by Redis, in UTC with milliseconds; ``-`` for 0, which stands for none."""
     if not at_ms:
         return "-"
+    if not 0 < at_ms <= _LAST_MS:
+        return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

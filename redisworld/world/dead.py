@@ -10,9 +10,10 @@ import msgspec
 
 from redisworld import messages
 from redisworld.errors import InvalidInput, LetterNotFound, MalformedMessage, RunGone, RunNotFound
-from redisworld.keys import Partition
+from redisworld.keys import Partition, is_entry_id
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
+from redisworld.world.deliveries import number_in
 from redisworld.world.queue import fields_of
 from redisworld.world.recovering import context_of
 from redisworld.world.replies import detail_of, word_of
@@ -33,7 +34,7 @@ REASONS = {
 """Why a message is a dead letter. Whoever buries one says it with one of these words."""
 
 _ORIGINAL = "original:"
-_NAME = re.compile(r"(\d{1,3})/(\d+-\d+)")
+_NAME = re.compile(r"([0-9]{1,3})/([0-9]+-[0-9]+)")
 _PAGE = 100
 
 
@@ -90,8 +91,8 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _newer(self) -> bool:
-        spec = self.text("spec")
-        return (spec.isdigit() and int(spec) > SPEC_VERSION) or self.text("kind") not in ("step", "workflow", "")
+        newer = number_in(self.original.get("spec", b"")) > SPEC_VERSION
+        return newer or self.text("kind") not in ("step", "workflow", "")
 
 
 class DeadLetters:
@@ -154,7 +155,7 @@ class DeadLetters:
         target = letter.stream
         if not target.startswith(("steps", "workflows")):
             raise MalformedMessage(f"dead letter {name!r} was not in a stream: nobody knows where its message belongs")
-        published, run_id = letter.text("at"), str(fields["run_id"])
+        run_id = str(fields["run_id"])
         reply = await self._world.call(
             "redrive_letter",
             letter.partition,
@@ -166,7 +167,7 @@ class DeadLetters:
             str(letter.text("name") or fields.get("step_name") or fields.get("workflow_name") or ""),
             letter.text("spec") or SPEC_VERSION,
             str(fields.get("reason", "")) if fields["kind"] == "workflow" else "",
-            published if published.isdigit() else self._world.now_ms(),
+            number_in(letter.original.get("at", b"")) or self._world.now_ms(),
             target,
             messages.packed(fields),
         )
@@ -202,8 +203,8 @@ class DeadLetters:
         return fields
 
     def _place(self, name: str) -> tuple[Partition, str]:
-        found = _NAME.fullmatch(name)
-        if found is None or int(found[1]) >= len(self._world.partitions):
+        found = _NAME.fullmatch(name) if isinstance(name, str) else None
+        if found is None or int(found[1]) >= len(self._world.partitions) or not is_entry_id(found[2]):
             raise InvalidInput(
                 f"{name!r} is no dead letter: its name is a partition from 0 to {len(self._world.partitions) - 1} and "
                 "an entry id, like 2/1796167499566-0, as 'dead list' shows it"
@@ -245,10 +246,10 @@ def _letter(partition: Partition, entry: bytes, pairs: Any) -> Letter:
         kind=text("kind"),
         reason=text("reason"),
         detail=text("detail"),
-        deliveries=int(text("deliveries")) if text("deliveries").isdigit() else 0,
+        deliveries=number_in(fields.get("deliveries", b"")),
         stream=text("stream"),
         entry=text("entry"),
-        at=int(text("at")) if text("at").isdigit() else 0,
+        at=number_in(fields.get("at", b"")),
         rest=fields.get("rest", b""),
         original={name.removeprefix(_ORIGINAL): data for name, data in fields.items() if name.startswith(_ORIGINAL)},
     )

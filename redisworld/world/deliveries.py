@@ -12,6 +12,11 @@ _MOST_DIGITS = 15
 """Of a number that Lua, too, reads exactly."""
 
 
+def number_in(text: bytes) -> int:
+    """The whole number that a clear field is, or 0 where a stranger wrote something else."""
+    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
+
+
 class Delivery(msgspec.Struct, frozen=True):
     """A stream entry, pending under this process's consumer.
 
@@ -45,8 +50,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
     def number(self, field: str) -> int:
         """A clear field as a whole number, or 0 where a stranger wrote something else."""
-        text = self.fields.get(field, b"")
-        return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
+        return number_in(self.fields.get(field, b""))
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):

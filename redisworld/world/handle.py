@@ -48,9 +48,9 @@ class Run(Generic[R]):
         """Wait for the end and return what the workflow returned.
 
         Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` (seconds, a timedelta or text like ``"10m"``);
-        the run goes on then.
+        the run goes on then. Raises InvalidInput for what is no length of time.
         """
-        with anyio.fail_after(parse_ms(timeout) / 1_000 if isinstance(timeout, (str, timedelta)) else timeout):
+        with anyio.fail_after(None if timeout is None else parse_ms(timeout) / 1_000):
             with self._world.endings.watch(self.run_id) as ended:
                 while not (row := await self.row()).status.terminal:
                     await ended.wait()
@@ -125,3 +125,5 @@ class Run(Generic[R]):
             for element in page:
                 yield parse(element)
             start += len(page)
+        if start == 0:
+            await self.row()  # an unknown run is not one without events

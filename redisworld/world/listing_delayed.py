@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from redisworld.world.paging import Place, page_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
+
+
+_DUE = re.compile(r"[0-9]{1,15}")
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +76,9 @@ def _place(text: str) -> Place | None:
     due, _, member = text.partition(" ")
     if not text:
         return None
-    if not due.isdigit() or not member:
+    if not _DUE.fullmatch(due) or not member:
         raise InvalidInput(f"--after {text!r} is no place in the list: take the one that the page before has told")
-    return int(due), member.encode()
+    return int(due), member.encode("utf-8", "surrogatepass")  # a shell hands over any bytes
 
 
 async def _told(world: World, found: Sequence[tuple[Partition, int, bytes]]) -> list[Due]:

@@ -117,7 +117,7 @@ class Outputs:
                 raise InvalidInput(f"run {run_id!r}: {detail_of(reply)}")
 
     async def of(self, run_id: str) -> list[OutputInfo]:
-        """The output streams of a run that were written to, in the order of their first chunks."""
+        """The output streams of a run that were written to, in the order of their first chunks. Raises RunNotFound."""
         key = self._world.partition(run_id).outs(run_id)
 
         async def names() -> Any:
@@ -125,6 +125,7 @@ class Outputs:
 
         found = [name.decode() for name in (await self._world.connection.run("read_outputs", names) or b"").split()]
         if not found:
+            await self._world.row(run_id)  # an unknown run is not one without streams
             return []
 
         async def states() -> Any:

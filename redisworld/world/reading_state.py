@@ -19,6 +19,7 @@ from redisworld.keys import GROUP, Partition, listed_streams, listed_workers, wo
 from redisworld.runs import Status
 from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
+from redisworld.world.deliveries import number_in
 from redisworld.world.refusals import error_word, is_transient
 
 if TYPE_CHECKING:
@@ -215,8 +216,7 @@ def _added(partitions: Iterable[Any]) -> dict[str, int]:
     added: dict[str, int] = {}
     for stats in partitions:
         for name, count in stats.items() if isinstance(stats, dict) else ():
-            if count.isdigit():
-                added[_text(name)] = added.get(_text(name), 0) + int(count)
+            added[_text(name)] = added.get(_text(name), 0) + number_in(count)
     return added
 
 

@@ -293,7 +293,11 @@ class World:
         begins: Begins = AT_ONCE,
         trace_carrier: Carrier | None = None,
     ) -> tuple[str, str]:
-        """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``."""
+        """Write ``run_created`` and the first message: ``("created", workflow)``, or ``("conflict", its workflow)``.
+
+        Raises InvalidInput for an id that no run can have.
+        """
+        check_run_id(run_id)
         self.connection.check_place()  # before the start is among those of another loop
         s = self.settings
         root = root_run_id or run_id
@@ -338,8 +342,9 @@ class World:
         """Ask the body to stop (it gets CancelledError), or end the run at once with ``terminate``.
 
         A repeat changes nothing. Returns the status that the run then has or had already. Raises RunNotFound, and
-        InvalidInput for a reason that is no text of at most 4,096 characters.
+        InvalidInput for what is no run id or a reason that is no text of at most 4,096 characters.
         """
+        check_run_id(run_id)
         cancel = self.events.run_cancelled if terminate else self.events.cancel_requested
         answer = await cancel(run_id, reason)
         if answer.outcome == "not_found":

@@ -108,9 +108,37 @@ async def test_the_patience_for_a_result_is_written_like_every_duration(redis_ur
         run = await world.start(nothing, delay="1h")
         with pytest.raises(TimeoutError):
             await run.result(timeout="10ms")
-        with pytest.raises(InvalidInput, match="duration"):
-            await run.result(timeout="soon")
+        for given in ("soon", -1, float("nan"), True, b"5s"):
+            with pytest.raises(InvalidInput, match="duration"):
+                await run.result(timeout=given)  # type: ignore[arg-type]
         await run.cancel()
+
+
+async def test_every_question_about_an_unknown_run_says_that_there_is_none(redis_url: str) -> None:
+    async with World.connect(redis_url) as world:
+        unknown = world.run("nobody")
+        asked: list[Coroutine[Any, Any, Any]] = [
+            *(unknown.row(), unknown.status(), unknown.result(), unknown.attributes(), unknown.outputs()),
+            *(unknown.cancel(), unknown.terminate(), unknown.set_attributes(a="1")),
+            *(anext(unknown.read()), anext(unknown.stream(follow=False))),
+            anext(unknown.events()),  # type: ignore[list-item]
+        ]
+        for question in asked:
+            with pytest.raises(RunNotFound):
+                await question
+
+
+@pytest.mark.parametrize("run_id", ["", "a b", "a|b", "a:log", "a" * 129, "\u00e9", 5])
+async def test_what_cannot_be_a_run_id_is_refused_wherever_it_enters(redis_url: str, run_id: Any) -> None:
+    """``a:log`` would have its row where the log of run ``a`` is."""
+    async with World.connect(redis_url) as world:
+        asked: list[Coroutine[Any, Any, Any]] = [
+            *(world.start(nothing, run_id=run_id), world.create_run(run_id, "nothing", b"\x90")),
+            *(world.cancel(run_id), world.cancel(run_id, terminate=True)),
+        ]
+        for question in asked:
+            with pytest.raises(InvalidInput, match="run id"):
+                await question
 
 
 async def test_a_run_whose_retention_ends_while_its_result_is_read_is_not_found(

@@ -138,7 +138,23 @@ def test_timers_come_by_due_time_each_once(capsys: pytest.CaptureFixture[str], r
         assert sorted(due["run_id"] for due in found) == sorted(f"r{number}" for number in range(3, 14))
         assert [due["due_at"] for due in found] == sorted(due["due_at"] for due in found)
     assert {due["what"] for due in found} == {"start"}
-    assert refusal(capsys, "timers", "--after", "soon")[0] == 2
+    for place in ("soon", "\u00b2 member", f"{10**20} member", "5"):
+        assert refusal(capsys, "timers", "--after", place)[0] == 2
+    assert "nothing is due later" in answer(capsys, "timers", "--after", f"{10**14} \udcff")
+
+
+def test_a_time_beyond_the_calendar_is_told_as_a_number(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    """What a runtime that counts in microseconds has written used to end the list with a traceback."""
+
+    async def begin() -> None:
+        async with World.connect(settings=Settings(url=redis_url)) as world:
+            await world.start(shop_app.remind, "x", run_id="r1")
+            await world.events.wait_created("r1", "w1", 10**15 - 1)
+
+    asyncio.run(begin())
+
+    for command in (("timers",), ("run", "show", "r1"), ("run", "why", "r1")):
+        assert "999999999999999 ms" in answer(capsys, *command), command
 
 
 def test_hooks_and_steps_come_in_pages_too(

@@ -63,6 +63,47 @@ def test_letters_of_every_kind_are_listed_without_crashing(
     ]
 
 
+@pytest.mark.parametrize(
+    "number", ["\u00b2", "\u0663", "-1", "x", "9" * 5_000], ids=["superscript", "arabic", "negative", "word", "long"]
+)
+def test_numbers_of_a_stranger_in_a_letter_hide_no_letter(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, number: str
+) -> None:
+    """A superscript two passes for a digit in Python, and is no number: one such letter used to end every list."""
+
+    async def some(consumers: Consumers) -> None:
+        await bury_step(consumers)
+        theirs = {"reason": "undecodable", "deliveries": number, "at": number}
+        original = {"original:spec": number, "original:at": number, "original:kind": "step", "original:msg": "x"}
+        raw.xadd(PARTITION.dead, theirs | original)
+
+    plant(redis_url, raw, some, **QUEUED)
+    found = names(capsys, redis_url)
+
+    assert len(found) == 2
+    shown = answer_json(capsys, "dead", "show", found[1], "--url", redis_url)
+    assert (shown["deliveries"], shown["at"], shown["message"]) == (0, 0, None)
+    assert called(capsys, "dead", "redrive", found[1], "--url", redis_url)[0] == 1
+    assert called(capsys, "dead", "redrive", found[0], "--url", redis_url)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["0/\u0663-\u0661", "\u0660/1-1", f"0/{2**64}-0", f"0/1-{2**64}", "0/1", "7"])
+@pytest.mark.parametrize("verb", [["show"], ["redrive"], ["drop", "--yes"], ["list", "--after"]])
+def test_what_cannot_be_the_name_of_a_letter_is_refused(
+    capsys: pytest.CaptureFixture[str], redis_url: str, verb: list[str], name: str
+) -> None:
+    async def make() -> None:
+        async with World.connect(redis_url):
+            pass
+
+    anyio.run(make)
+
+    code, out, err = called(capsys, "dead", *verb, name, "--url", redis_url)
+
+    assert (code, out) == (2, "")
+    assert f"{name!r} is no dead letter" in err
+
+
 def test_a_list_is_filtered_and_paged(capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis) -> None:
     async def some(consumers: Consumers) -> None:
         for number in range(3):

@@ -73,6 +73,8 @@ def test_without_follow_an_open_run_is_not_waited_for(
     [
         (("--name", "a b"), "output stream 'a b': a name is 1 to 64"),
         (("--after", "7"), "'7' is no id of a chunk"),
+        (("--after", "\u0663-\u0661"), "'\u0663-\u0661' is no id of a chunk"),
+        (("--after", f"{2**64}-0"), f"'{2**64}-0' is no id of a chunk"),
     ],
 )
 def test_what_cannot_be_a_name_or_an_id_is_exit_code_2(
