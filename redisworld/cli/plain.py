@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import sys
 from datetime import date, time
 from typing import Any
 
@@ -33,8 +34,9 @@ def plain(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """One line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    """One line of JSON; in ASCII where stdout takes no other characters, so that it is JSON there, too."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return json.dumps(plain(value), ensure_ascii=not encoding.lower().startswith("utf"))
 
 
 def one_line(text: str, longest: int | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -38,6 +39,8 @@ every setting has an environment variable, named in the help of its option; an o
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. ``argv`` is without the program's name (default: the process's own)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a workflow must not end a command on a Latin-1 terminal
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
         arguments = parser(_asked(words)).parse_args(words)

@@ -18,9 +18,10 @@ _PAYLOAD_SHOWN = 80
 
 
 def as_object(story: Story) -> dict[str, Any]:
-    """``{run, attributes, outputs, steps, waits, hooks, events}``, with payloads decoded and times in epoch ms."""
+    """``{run, key, attributes, outputs, steps, waits, hooks, events}``; payloads decoded, times in epoch ms."""
     return {
         "run": msgspec.to_builtins(story.row),
+        "key": story.key,
         "attributes": story.attributes,
         "outputs": [msgspec.to_builtins(output) for output in story.outputs],
         "steps": [msgspec.to_builtins(step) for step in story.steps],

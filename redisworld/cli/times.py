@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-
 _LAST_MS = 253_402_300_799_000
 """The end of the year 9999, where the calendar of Python ends: what a stranger has written may be any number."""
 

@@ -19,19 +19,20 @@ from redisworld.cli.commands import add_verb
 from redisworld.cli.options import duration_ms
 from redisworld.cli.plain import as_json
 from redisworld.cli.top_screen import as_object, as_text
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import InvalidInput, RedisUnavailable
 from redisworld.state import State
 from redisworld.world import World, read_state, redacted
 
 _ALTERNATE, _BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 _SMALL = (80, 24)
+_LEAST_MS = 10
 
 
 def add_to(commands: Any) -> None:
     """Add the command."""
     parser = add_verb(
-        commands, "top", _top,
+        commands, "top", _top, prepare=_check,
         does="Show a namespace live: runs, rates, streams and workers; q or Ctrl-C ends it.",
         example="redisworld top --once",
         json="print one JSON object a line instead, for each look",
@@ -39,6 +40,11 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--every", metavar="DURATION", type=duration_ms, default=2_000,
                         help="how often to look, and what the rates are taken over (default: 2s)")  # fmt: skip
     parser.add_argument("--once", action="store_true", help="one look and no more, as where stdout is no terminal")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.every < _LEAST_MS:
+        raise InvalidInput(f"--every must be at least {_LEAST_MS}ms: each look is some commands of Redis")
 
 
 async def _top(world: World, arguments: argparse.Namespace) -> None:

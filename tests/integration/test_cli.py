@@ -92,6 +92,7 @@ def test_a_command_imports_nothing_that_only_others_need() -> None:
         (["demo", "--branches", "100001"], "must be a whole number from 1 to 100000, not '100001'"),
         (["demo", "--branches", "many"], "must be a whole number from 1 to 100000, not 'many'"),
         (["start", f"{APP}:doubled", "3"], "unrecognized arguments: 3 (see redisworld start --help)"),
+        (["top", "--every", "0s"], "--every must be at least 10ms"),
         (["run", "list", "--nope"], "unrecognized arguments: --nope (see redisworld run list --help)"),
         (["nonsense"], "invalid choice: 'nonsense'"),
         ([], "required: COMMAND"),
@@ -235,6 +236,25 @@ def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
 
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
     assert "no space left" in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_the_terminal_cannot_write_is_escaped_and_json_stays_json(redis_url: str, encoding: str) -> None:
+    reason = "zu sp\u00e4t \U0001f600 \u0436"
+
+    def told(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "redisworld", *arguments, "--url", redis_url],
+            cwd=ROOT, env=environment() | {"PYTHONIOENCODING": encoding}, capture_output=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.decode(encoding)
+
+    told("start", f"{APP}:patient", "--run-id", "r1")
+    told("run", "cancel", "r1", "--reason", reason)
+
+    assert "zu sp" in told("run", "show", "r1")
+    assert json.loads(told("run", "show", "r1", "--json"))["events"][-1]["payload"] == reason
 
 
 def test_a_run_id_of_another_workflow_is_refused(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
