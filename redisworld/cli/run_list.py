@@ -8,6 +8,7 @@ from typing import Any
 from redisworld.cli.lists import add_list, print_list
 from redisworld.cli.options import OneOf, duration_ms
 from redisworld.cli.times import ago, iso, length
+from redisworld.errors import InvalidInput
 from redisworld.runs import Status
 from redisworld.world import World
 from redisworld.world.listing_runs import ListedRun, page_of_runs
@@ -19,7 +20,7 @@ _STATUSES = {status.value: (status,) for status in Status} | {_OPEN: (Status.PEN
 def add_to(verbs: Any) -> None:
     """Add the verb."""
     parser = add_list(
-        verbs, "list", _list, things="runs", after="ID",
+        verbs, "list", _list, things="runs", after="ID", prepare=_check,
         does="List runs, newest first.",
         example="redisworld run list --status failed --since 24h",
     )  # fmt: skip
@@ -28,7 +29,21 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--workflow", metavar="NAME", default="", help="only of this workflow")
     parser.add_argument("--deployment", metavar="NAME", default="", dest="of_deployment",
                         help="only of this deployment")  # fmt: skip
+    parser.add_argument("--attribute", metavar="KEY=VALUE", type=_attribute, action="append", default=[],
+                        help="only those with this attribute; may be repeated")  # fmt: skip
     parser.add_argument("--since", metavar="DURATION", type=duration_ms, help="only those created since, like 24h")
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"must be like customer=42, not {text!r}")
+    return key, value
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if len(dict(arguments.attribute)) < len(arguments.attribute):
+        raise InvalidInput("--attribute: one key is given twice, and a run has one value of it")
 
 
 async def _list(world: World, arguments: argparse.Namespace) -> None:
@@ -38,6 +53,7 @@ async def _list(world: World, arguments: argparse.Namespace) -> None:
         statuses=_STATUSES.get(arguments.status, ()),
         workflow=arguments.workflow,
         deployment=arguments.of_deployment,
+        attributes=dict(arguments.attribute),
         since=0 if arguments.since is None else now - arguments.since,
         limit=arguments.limit,
         after=arguments.after,

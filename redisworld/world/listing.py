@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from redisworld.runs import Status
+from redisworld.world.listing_runs import RunPage, page_of_runs
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -18,6 +19,26 @@ class Listing:
 
     def __init__(self, world: World) -> None:
         self._world = world
+
+    async def runs(
+        self,
+        *,
+        statuses: Collection[Status] = (),
+        workflow: str = "",
+        deployment: str = "",
+        attributes: Mapping[str, str] | None = None,
+        since: int = 0,
+        limit: int = 50,
+        after: str = "",
+    ) -> RunPage:
+        """A page of runs, newest first, as ``page_of_runs`` reads it; its ``after`` begins the next one.
+
+        Raises InvalidInput for an ``after`` that is not listed.
+        """
+        return await page_of_runs(
+            self._world, statuses=statuses, workflow=workflow, deployment=deployment, attributes=attributes,
+            since=since, limit=limit, after=after,
+        )  # fmt: skip
 
     async def open(self) -> AsyncGenerator[str, None]:
         """Ids of all pending and running runs, in no order, read in pages.

@@ -96,6 +96,32 @@ def test_runs_are_chosen_by_status_workflow_deployment_and_age(
     assert answer(capsys, "run", "list", "--status", "failed") == "no runs\n"
 
 
+def test_runs_are_found_by_their_attributes(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis
+) -> None:
+    ids = started(redis_url, 4)
+
+    async def mark() -> list[str]:
+        async with World.connect(settings=Settings(url=redis_url)) as world:
+            for number, run_id in enumerate(ids[:3]):
+                await world.run(run_id).set_attributes({"order id": "a=1"}, stage=f"s{number % 2}")
+            raw.hset(world.partition(ids[3]).run(ids[3]), "attributes", "no JSON of ours")
+            page = await world.listing.runs(attributes={"order id": "a=1"}, limit=2)
+            rest = await world.listing.runs(attributes={"order id": "a=1"}, limit=2, after=page.after)
+            return [run.run_id for run in (*page.runs, *rest.runs)]
+
+    assert asyncio.run(mark()) == [ids[2], ids[1], ids[0]]
+
+    def names(*options: str) -> list[str]:
+        return [run["run_id"] for run in answer_json(capsys, "runs", *options)]
+
+    assert names("--attribute", "order id=a=1", "--attribute", "stage=s0") == [ids[2], ids[0]]
+    assert names("--attribute", "order id=a", "--attribute", "stage=s0") == names("--attribute", "other=") == []
+    assert answer_json(capsys, "runs", "--limit", "2")[1]["attributes"] == {"order id": "a=1", "stage": "s0"}
+    assert refusal(capsys, "runs", "--attribute", "stage")[0] == 2
+    assert refusal(capsys, "runs", "--attribute", "stage=s0", "--attribute", "stage=s1")[0] == 2
+
+
 def test_a_filter_that_lets_few_through_ends_its_page_and_says_where_to_go_on(
     capsys: pytest.CaptureFixture[str], redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

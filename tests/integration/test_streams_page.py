@@ -83,6 +83,7 @@ async def test_the_code_of_the_page_runs(redis_url: str, names: dict[str, Any]) 
         worker.stop()
         sleeping = await world.start(names["build"], 0, run_id="sleeping")
         assert await names["mark"](sleeping.run_id) == {"order id": "42", "stage": "checked"}
+        assert await names["of_order"]("42") == [sleeping.run_id]
 
 
 def commands(block: str) -> list[tuple[str, str]]:
