@@ -70,4 +70,11 @@ class Scope:
     def own_run(self) -> OwnRun:
         """The run, to write to."""
         a = self._attempt
-        return OwnRun(self._world, run_id=a.run_id, step_id=a.step_id, attempt=a.attempt, token=a.token)
+        return OwnRun(
+            self._world,
+            run_id=a.run_id,
+            step_id=a.step_id,
+            attempt=a.attempt,
+            token=a.token,
+            root_run_id=a.context.root_run_id or "",
+        )

@@ -31,6 +31,7 @@ def add_to(verbs: Any) -> None:
                         help="only of this deployment")  # fmt: skip
     parser.add_argument("--attribute", metavar="KEY=VALUE", type=_attribute, action="append", default=[],
                         help="only those with this attribute; may be repeated")  # fmt: skip
+    parser.add_argument("--root", metavar="ID", default="", help="only runs that steps below this run have started")
     parser.add_argument("--since", metavar="DURATION", type=duration_ms, help="only those created since, like 24h")
 
 
@@ -54,6 +55,7 @@ async def _list(world: World, arguments: argparse.Namespace) -> None:
         workflow=arguments.workflow,
         deployment=arguments.of_deployment,
         attributes=dict(arguments.attribute),
+        root=arguments.root,
         since=0 if arguments.since is None else now - arguments.since,
         limit=arguments.limit,
         after=arguments.after,

@@ -79,6 +79,7 @@ def _header(row: RunRow, key: str) -> str:
         ("status", row.status + (f"  ({row.code})" if row.code else "")),
         ("workflow", row.workflow),
         ("deployment", row.deployment or "-"),
+        *([("root", row.root_run_id)] if row.root_run_id else []),
         ("created", iso(row.created_at)),
         *([("starts", iso(row.start_at))] if row.start_at and not row.started_at else []),
         ("started", iso(row.started_at)),

@@ -27,6 +27,7 @@ class Listing:
         workflow: str = "",
         deployment: str = "",
         attributes: Mapping[str, str] | None = None,
+        root: str = "",
         since: int = 0,
         limit: int = 50,
         after: str = "",
@@ -36,7 +37,7 @@ class Listing:
         Raises InvalidInput for an ``after`` that is not listed.
         """
         return await page_of_runs(
-            self._world, statuses=statuses, workflow=workflow, deployment=deployment, attributes=attributes,
+            self._world, statuses=statuses, workflow=workflow, deployment=deployment, attributes=attributes, root=root,
             since=since, limit=limit, after=after,
         )  # fmt: skip
 

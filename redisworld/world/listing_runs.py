@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FIELDS = (
     "status", "workflow", "deployment", "created_at", "started_at", "finished_at", "start_at", "code", "parked",
-    "attributes",
+    "attributes", "root",
 )  # fmt: skip
 _LOOKED_AT = 10_000
 """Rows that one page looks at for those that a filter lets through: about 100 pipelines of HMGET."""
@@ -38,6 +38,8 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     parked: tuple[str, ...] = ()
     attributes: dict[str, str] = {}
+    root_run_id: str = ""
+    """Of a run that a step has started: the run from which it all began."""
 
     def has(self, attributes: Mapping[str, str]) -> bool:
         """Whether it has all of these."""
@@ -58,21 +60,23 @@ async def page_of_runs(
     workflow: str = "",
     deployment: str = "",
     attributes: Mapping[str, str] | None = None,
+    root: str = "",
     since: int = 0,
     limit: int,
     after: str = "",
 ) -> RunPage:
     """At most ``limit`` runs, newest first, behind the run ``after``; created at ``since`` (epoch ms) or later.
 
-    ``attributes`` are those that a run has to have. Without them, ``workflow`` and ``deployment`` it costs one command
-    for each partition and status, and one for each run. With one of them rows are looked at until enough fit, at most
-    10,000: then the page is short and its ``after`` goes on.
+    ``attributes`` are those that a run has to have; ``root`` is the run whose steps have started it, or the steps of
+    those. Without these, ``workflow`` and ``deployment`` it costs one command for each partition and status, and one
+    for each run. With one of them rows are looked at until enough fit, at most 10,000: then the page is short and its
+    ``after`` goes on.
     Raises InvalidInput for an ``after`` that is not listed.
     """
     names = [f"status:{status}" for status in statuses] or ["created"]
     keys = [partition.index(name) for partition in world.partitions for name in names]
     place = await _place(world, after) if after else None
-    chunk = _CHUNK if workflow or deployment or attributes else limit + 1
+    chunk = _CHUNK if workflow or deployment or attributes or root else limit + 1
     found: list[ListedRun] = []
     for _ in range(max(1, _LOOKED_AT // chunk)):
         page = await page_of(world.connection, keys, after=place, count=chunk, downwards=True, least=since)
@@ -81,8 +85,10 @@ async def page_of_runs(
             if len(found) == limit:
                 return RunPage(found, after)
             after = run_id
-            fits = run is not None and workflow in ("", run.workflow) and deployment in ("", run.deployment)
-            if run is not None and fits and (not statuses or run.status in statuses) and run.has(attributes or {}):
+            if run is None or (statuses and run.status not in statuses):
+                continue
+            named = ((workflow, run.workflow), (deployment, run.deployment), (root, run.root_run_id))
+            if all(wanted in ("", there) for wanted, there in named) and run.has(attributes or {}):
                 found.append(run)
         if len(page) < chunk:
             return RunPage(found, "")
@@ -131,6 +137,7 @@ def _run(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRun
         code=row.get("code", ""),
         parked=tuple(f"{number}/{letter}" for letter in row.get("parked", "").split()),
         attributes=_attributes(row.get("attributes", "")),
+        root_run_id=row.get("root", ""),
     )
 
 

@@ -23,8 +23,13 @@ class _Place:
 class OwnRun:
     """The run of a step, as one attempt of it may write to it."""
 
-    def __init__(self, world: World, *, run_id: str, step_id: str, attempt: int, token: str) -> None:
+    def __init__(
+        self, world: World, *, run_id: str, step_id: str, attempt: int, token: str, root_run_id: str = ""
+    ) -> None:
         self.run_id = run_id
+        self.root_run_id = root_run_id or run_id
+        """The run from which all comes that is started below it."""
+        self.namespace = world.settings.namespace
         self.step_id = step_id
         self.attempt = attempt
         self.chunk_bytes = world.settings.output_chunk_bytes

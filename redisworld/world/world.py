@@ -44,6 +44,7 @@ from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
 from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
+from redisworld.world.own_run import current_run
 from redisworld.world.queue import Queue
 from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
@@ -225,8 +226,10 @@ class World:
         With a ``run_id`` the start is idempotent: a run of that id which exists, finished or not, is handed back
         and nothing is created or changed. With ``delay`` (seconds, a timedelta or text like ``"10m"``) or ``at`` (an
         aware datetime) it begins then: until that time it is pending, and ``cancel`` ends it at once. A time that has
-        passed is now. Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time and for what is no
-        workflow, RunConflict when the id belongs to another workflow, RedisUnavailable.
+        passed is now. A run that a step starts in its own namespace has the root of the step's run.
+
+        Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time and for what is no workflow,
+        RunConflict when the id belongs to another workflow, RedisUnavailable.
         """
         _check_startable(workflow)
         for name, given in (("delay", delay), ("at", at)):
@@ -238,9 +241,11 @@ class World:
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
         payload = workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload)
         begins = Begins.of(delay, at)
+        parent = current_run()
+        root = parent.root_run_id if parent is not None and parent.namespace == self.settings.namespace else ""
         with starting(identifier, workflow.name) as carrier:
             outcome, existing = await self.create_run(
-                identifier, workflow.name, payload, begins=begins, trace_carrier=carrier
+                identifier, workflow.name, payload, root_run_id=root, begins=begins, trace_carrier=carrier
             )
         if outcome == "conflict" and existing != workflow.name:
             raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")

@@ -73,6 +73,9 @@ async def test_the_code_of_the_page_runs_as_it_says(redis_url: str, names: dict[
         assert await result("fetch", "http://x") == "http://x"
         assert await result("query", 1.0) == "attempt 2 of 2"
         assert list(await result("refund", 5)) == ["Idempotency-Key"]
+        paid = await (await world.start(names["payday"], redis_url, ["1", "2"], run_id="top")).result(timeout=20)
+        assert await world.run(paid[1]).result(timeout=20) == "2: 999"
+        assert sorted(paid) == sorted(run.run_id for run in (await world.listing.runs(root="top")).runs)
         assert await result("receipt", "42") == "42: 999 " + names["digest"](b"paid")[:6]
         assert await result("archive", "42") == "42: 999"
         worker.stop()
