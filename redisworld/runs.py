@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from redisworld.errors import MalformedMessage
+
 
 class Status(StrEnum):
     """Status of a run or a step. A step is never ``cancelled``."""
@@ -82,9 +84,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, state: str) -> Step:
-        """Decode ``status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started``."""
+        """Decode ``status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started``.
+
+        Raises MalformedMessage for a text that is no such state.
+        """
         s = state.split("|")
-        return cls(
-            status=Status(s[0]), attempt=int(s[1]), uncharged=int(s[2]), token=s[3], message_id=s[4], entry_id=s[5],
-            group=s[6], input_event=int(s[7]), error_event=int(s[8]), retry_at=int(s[9]), started_event=int(s[10]),
-        )  # fmt: skip
+        try:
+            return cls(
+                status=Status(s[0]), attempt=int(s[1]), uncharged=int(s[2]), token=s[3], message_id=s[4],
+                entry_id=s[5], group=s[6], input_event=int(s[7]), error_event=int(s[8]), retry_at=int(s[9]),
+                started_event=int(s[10]),
+            )  # fmt: skip
+        except (ValueError, IndexError) as error:
+            raise MalformedMessage(f"{state[:80]!r} is no state of a step") from error

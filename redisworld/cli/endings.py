@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from redisworld.cli.plain import one_line
 from redisworld.errors import InvalidInput, NamespaceMismatch, RedisworldError, ResumeConflict, RunConflict
+from redisworld.world.refusals import told
 
 FAILED = 1
 CHANGE_THE_COMMAND = 2
@@ -27,7 +28,6 @@ class CommandFailed(RedisworldError):
 def report(error: BaseException) -> int:
     """Print the one line of an expected error and give its exit code; anything else is raised again."""
     causes = list(_leaves(error))
-    expected = next((cause for cause in causes if isinstance(cause, RedisworldError)), None)
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return INTERRUPTED
     if any(isinstance(cause, BrokenPipeError) for cause in causes):
@@ -37,10 +37,16 @@ def report(error: BaseException) -> int:
         print("redisworld: error: cannot write the answer: no space left on the device", file=sys.stderr)
         _drop_stdout()
         return FAILED
-    if expected is None or not all(isinstance(cause, RedisworldError) for cause in causes):
+    if (line := _line_of(causes)) is None:
         raise error
-    print(f"redisworld: error: {one_line(str(expected), _LONGEST_LINE)}", file=sys.stderr)
-    return CHANGE_THE_COMMAND if isinstance(expected, _NEVER_WORKS) else FAILED
+    print(f"redisworld: error: {one_line(line, _LONGEST_LINE)}", file=sys.stderr)
+    return CHANGE_THE_COMMAND if isinstance(causes[0], _NEVER_WORKS) else FAILED
+
+
+def _line_of(causes: list[BaseException]) -> str | None:
+    """The first of them in words; None where one of them is none that is expected."""
+    lines = [str(cause) if isinstance(cause, RedisworldError) else told(cause) for cause in causes]
+    return None if None in lines else lines[0]
 
 
 def _drop_stdout() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from redisworld.cli.lists import add_list, print_list
 from redisworld.cli.options import OneOf, duration_ms
+from redisworld.cli.plain import one_line
 from redisworld.cli.times import ago, iso, length
 from redisworld.errors import InvalidInput
 from redisworld.runs import Status
@@ -72,11 +73,21 @@ async def _list(world: World, arguments: argparse.Namespace) -> None:
 
 def _row(run: ListedRun, now: int) -> tuple[str, ...]:
     took = length(run.finished_at - run.created_at) if run.finished_at else "-"
-    return (run.run_id, run.status, run.workflow, iso(run.created_at), ago(now - run.created_at), took, _note(run, now))
+    return (
+        run.run_id,
+        run.status or "unreadable",
+        run.workflow or "-",
+        iso(run.created_at),
+        ago(now - run.created_at) if run.created_at else "-",
+        took,
+        _note(run, now),
+    )
 
 
 def _note(run: ListedRun, now: int) -> str:
     """What a person looks for beside the status."""
+    if run.status is None:
+        return one_line(run.unreadable, 80)
     if run.status.terminal:
         return run.code
     if run.parked:

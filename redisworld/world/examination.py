@@ -15,6 +15,7 @@ from redisworld.world.examine_meta import examine_meta
 from redisworld.world.examine_runs import examine_listings, examine_open_runs
 from redisworld.world.examine_server import examine_server
 from redisworld.world.examine_streams import examine_dead_letters, examine_streams
+from redisworld.world.examine_types import examine_types
 from redisworld.world.findings import Finding
 from redisworld.world.living import discover
 
@@ -65,6 +66,10 @@ async def _all(
         return tick
 
     for partition in world.partitions:
+        if foreign := await examine_types(world, partition):
+            for finding in foreign:
+                yield finding
+            continue  # the rest of it cannot be looked at before
         streams = await discover(world.connection, partition, lambda: progress("keys", 0))
         async for finding in examine_streams(world, partition, streams, fix=fix):
             yield finding

@@ -58,6 +58,11 @@ KINDS: dict[str, Kind] = {
         "these keys lie in partitions that no worker reads: the count was changed in Redis after they were made",
         "put the old partition count back: redis-cli HSET rw:<namespace>:meta partitions <count>",
     ),
+    "foreign_key": Kind(
+        "scripts refuse what is not ours, so whatever needs this key stands still; the rest of its partition was not "
+        "looked at",
+        "find out who writes it and give it another name: redis-cli RENAME <key> <other>",
+    ),
     "group_missing": Kind(
         "nobody can read a stream without its group; a running worker makes it again within a second",
         f"{_FIX}, or {_WORKERS}",

@@ -127,4 +127,11 @@ def _message(due_at: int, member: str, run_id: str, id: str, body: Any, state: A
 def _what(message: Message, due_at: int, state: Any) -> str:
     if isinstance(message, WorkflowMessage):
         return "start" if message.reason == "start" and message.first_refused_at is None else "handed_back"
-    return "retry" if isinstance(state, bytes) and Step.parse(state.decode()).retry_at == due_at else "handed_back"
+    return "retry" if isinstance(state, bytes) and _retry_at(state) == due_at else "handed_back"
+
+
+def _retry_at(state: bytes) -> int:
+    try:
+        return Step.parse(state.decode("utf-8", "replace")).retry_at
+    except MalformedMessage:  # the row is another's, and the list goes on
+        return 0

@@ -10,6 +10,7 @@ import msgspec
 from redisworld.errors import InvalidInput
 from redisworld.runs import Status
 from redisworld.world.paging import Place, page_of
+from redisworld.world.refusals import checked
 from redisworld.world.run_ids import check_run_id
 
 if TYPE_CHECKING:
@@ -25,10 +26,13 @@ _CHUNK = 100
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in a list. Times are epoch ms by Redis; 0 where not reached. ``parked`` are names of dead letters."""
+    """A run in a list. Times are epoch ms by Redis; 0 where not reached. ``parked`` are names of dead letters.
+
+    ``status`` is None where the row cannot be read; ``unreadable`` says why.
+    """
 
     run_id: str
-    status: Status
+    status: Status | None
     workflow: str
     deployment: str = ""
     created_at: int = 0
@@ -38,6 +42,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     parked: tuple[str, ...] = ()
     attributes: dict[str, str] = {}
+    unreadable: str = ""
     root_run_id: str = ""
     """Of a run that a step has started: the run from which it all began."""
 
@@ -114,13 +119,22 @@ async def _rows(world: World, run_ids: Sequence[str]) -> list[ListedRun | None]:
         pipeline = world.connection.commands.pipeline(transaction=False)
         for run_id in run_ids:
             pipeline.hmget(world.partition(run_id).run(run_id), _FIELDS)
-        return await pipeline.execute()
+        return checked(await pipeline.execute(raise_on_error=False))
 
     rows = await world.connection.run("read_listed_runs", call) if run_ids else []
     return [_run(world, run_id, values) for run_id, values in zip(run_ids, rows, strict=True)]
 
 
-def _run(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRun | None:
+def _run(world: World, run_id: str, values: Sequence[bytes | None] | Exception) -> ListedRun | None:
+    if isinstance(values, Exception):
+        return ListedRun(run_id=run_id, status=None, workflow="", unreadable=str(values))
+    try:
+        return _read(world, run_id, values)
+    except ValueError as error:  # a status or number that is none
+        return ListedRun(run_id=run_id, status=None, workflow="", unreadable=str(error))
+
+
+def _read(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRun | None:
     row = {name: value.decode("utf-8", "replace") for name, value in zip(_FIELDS, values, strict=True) if value}
     if "status" not in row:
         return None

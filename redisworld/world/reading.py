@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from redisworld.errors import RunNotFound
+from redisworld.errors import MalformedMessage, RunNotFound
+from redisworld.keys import Partition
 from redisworld.runs import RunRow, Status, Step
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ _ROW = (
 
 
 async def read_row(world: World, run_id: str) -> RunRow:
-    """The fixed fields of the run row, never all of it: a row of 10,000 steps is megabytes. Raises RunNotFound."""
+    """The fixed fields of the run row, never all of it: a row of 10,000 steps is megabytes.
+
+    Raises RunNotFound, MalformedMessage for a row that is none of ours.
+    """
     partition = world.partition(run_id)
 
     async def call() -> Any:
@@ -46,9 +50,16 @@ async def read_row(world: World, run_id: str) -> RunRow:
         return await pipeline.execute()
 
     values, length = await world.connection.run("read_row", call)
-    text = [value.decode() if value is not None else "" for value in values]
+    text = [value.decode("utf-8", "replace") if value is not None else "" for value in values]
     if not text[0]:
         raise RunNotFound(run_id)
+    try:
+        return _row(partition, run_id, text, length)
+    except ValueError as error:  # a status or number that is none
+        raise MalformedMessage(f"the row of run {run_id!r} cannot be read: {error}") from error
+
+
+def _row(partition: Partition, run_id: str, text: list[str], length: int) -> RunRow:
     return RunRow(
         run_id=run_id,
         status=Status(text[0]),
@@ -98,8 +109,15 @@ async def read_states(world: World, run_id: str) -> States:
         elif kind == "h":
             found.hooks[id] = state
         elif state.startswith("waiting|"):
-            found.waits[id] = int(state.partition("|")[2])
+            found.waits[id] = _due(run_id, state)
     return found
+
+
+def _due(run_id: str, state: str) -> int:
+    try:
+        return int(state.partition("|")[2])
+    except ValueError as error:
+        raise MalformedMessage(f"{state[:80]!r} is no state of a wait of run {run_id!r}") from error
 
 
 async def _fields(world: World, run_id: str, pattern: str) -> AsyncIterator[tuple[str, str]]:
@@ -111,7 +129,7 @@ async def _fields(world: World, run_id: str, pattern: str) -> AsyncIterator[tupl
 
         cursor, fields = await world.connection.run("read_states", call)
         for name, state in fields.items():
-            yield name.decode(), state.decode()
+            yield name.decode("utf-8", "replace"), state.decode("utf-8", "replace")
         if not cursor:
             return
 

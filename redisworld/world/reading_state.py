@@ -20,7 +20,7 @@ from redisworld.runs import Status
 from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
-from redisworld.world.refusals import error_word, is_transient
+from redisworld.world.refusals import checked, error_word
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -42,7 +42,7 @@ async def read_state(world: World) -> State:
             async def call(ask: _Ask = ask) -> list[Any]:
                 pipeline = world.connection.commands.pipeline(transaction=False)
                 ask(pipeline)
-                return _checked(await pipeline.execute(raise_on_error=False))
+                return checked(await pipeline.execute(raise_on_error=False))
 
             ask = reading.send(await world.connection.run("read_state", call))
     except StopIteration as over:
@@ -70,20 +70,12 @@ class StateReader:
             while True:
                 pipeline = self._client.pipeline(transaction=False)
                 ask(pipeline)
-                ask = reading.send(_checked(pipeline.execute(raise_on_error=False)))
+                ask = reading.send(checked(pipeline.execute(raise_on_error=False)))
         except StopIteration as over:
             state: State = over.value
             return state
         except (RedisError, OSError, AttributeError) as error:
             raise RedisUnavailable(f"the state cannot be read ({error_word(error)}): {error}") from error
-
-
-def _checked(answers: list[Any]) -> list[Any]:
-    """The answers, among which may be errors about single keys; what the connection says is raised."""
-    for answer in answers:
-        if isinstance(answer, Exception) and is_transient(answer):
-            raise answer
-    return answers
 
 
 def _reading(namespace: str, partitions: Sequence[Partition]) -> _Reading:

@@ -5,6 +5,8 @@ One policy repeats calls (``connection.py``), so one place tells what is worth r
 
 from __future__ import annotations
 
+from typing import Any
+
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -76,6 +78,23 @@ def is_transient(error: BaseException) -> bool:
     if _wrote_to_nobody(error):
         return True
     return isinstance(error, ResponseError) and _reply_of(error).startswith(_REFUSED_PREFIXES)
+
+
+def checked(answers: list[Any]) -> list[Any]:
+    """The answers of a pipeline, among which may be errors about single keys; what the connection says is raised."""
+    for answer in answers:
+        if isinstance(answer, Exception) and is_transient(answer):
+            raise answer
+    return answers
+
+
+def told(error: BaseException) -> str | None:
+    """What a person reads of an error reply that no repeat will change; None for any other error."""
+    if not isinstance(error, ResponseError):
+        return None
+    if "WRONGTYPE" in str(error):
+        return f"a key is not ours, or is damaged; redisworld doctor may name it: {error}"
+    return f"Redis answers: {error}"
 
 
 def why(error: BaseException) -> str:

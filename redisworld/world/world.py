@@ -20,7 +20,7 @@ import msgspec
 
 from redisworld import clock, messages, scripts
 from redisworld.begun import Begun
-from redisworld.errors import InvalidInput, RunConflict, RunNotFound
+from redisworld.errors import InvalidInput, MalformedMessage, RunConflict, RunNotFound
 from redisworld.events import RunCreated, carried
 from redisworld.keys import Partition, partition_of
 from redisworld.messages import RunInput, WorkflowMessage
@@ -354,7 +354,12 @@ class World:
         answer = await cancel(run_id, reason)
         if answer.outcome == "not_found":
             raise RunNotFound(run_id)
-        return Status.CANCELLED if answer.outcome == "cancelled" else Status(answer.detail)
+        if answer.outcome == "cancelled":
+            return Status.CANCELLED
+        try:
+            return Status(answer.detail)
+        except ValueError as error:
+            raise MalformedMessage(f"run {run_id!r} has the status {answer.detail!r}, which is none") from error
 
     async def row(self, run_id: str) -> RunRow:
         """The fixed fields of the run row. Raises RunNotFound."""

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from redisworld import Settings, World
+from redisworld.keys import Partition, partition_of
 from redisworld.runs import Status
 from redisworld.world import listing_hooks, listing_runs, waiting
 from redisworld.world.listing_runs import page_of_runs
@@ -120,6 +121,59 @@ def test_runs_are_found_by_their_attributes(
     assert answer_json(capsys, "runs", "--limit", "2")[1]["attributes"] == {"order id": "a=1", "stage": "s0"}
     assert refusal(capsys, "runs", "--attribute", "stage")[0] == 2
     assert refusal(capsys, "runs", "--attribute", "stage=s0", "--attribute", "stage=s1")[0] == 2
+
+
+def test_a_row_that_cannot_be_read_hides_no_other_run(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis
+) -> None:
+    ids = started(redis_url, 4)
+    row_of = {run_id: Partition("default", partition_of(run_id, 4)).run(run_id) for run_id in ids}
+    raw.hset(row_of[ids[0]], "status", "odd")
+    raw.hset(row_of[ids[1]], "created_at", "yesterday")
+    raw.set(row_of[ids[2]], "theirs")
+
+    listed = {run["run_id"]: run for run in answer_json(capsys, "runs")}
+
+    assert {run_id: run["status"] for run_id, run in listed.items()} == dict.fromkeys(ids[:3]) | {ids[3]: "pending"}
+    assert "'odd'" in listed[ids[0]]["unreadable"]
+    assert "yesterday" in listed[ids[1]]["unreadable"]
+    assert "WRONGTYPE" in listed[ids[2]]["unreadable"]
+    assert answer(capsys, "runs").count("unreadable") == 3
+
+
+@pytest.mark.parametrize("verb", [["show"], ["why"], ["cancel"], ["result"], ["export"], ["output"]])
+@pytest.mark.parametrize("damage", ["status", "created_at", "type", "log"])
+def test_a_damaged_run_is_told_in_a_line(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, verb: list[str], damage: str
+) -> None:
+    [run_id] = started(redis_url, 1)
+    partition = Partition("default", partition_of(run_id, 4))
+    if damage in ("status", "created_at"):
+        raw.hset(partition.run(run_id), damage, "odd")
+    else:
+        raw.set(partition.run(run_id) if damage == "type" else partition.log(run_id), "theirs")
+    if (verb, damage) == (["cancel"], "created_at"):
+        return  # a cancel does not look at it
+
+    code, line = refusal(capsys, "run", *verb, run_id)
+
+    assert code == 1
+    assert any(told in line for told in ("cannot be read", "is none", "not ours", "cannot work with")), line
+
+
+def test_a_damaged_step_or_wait_is_told_in_a_line(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis
+) -> None:
+    [run_id] = started(redis_url, 1)
+    row = Partition("default", partition_of(run_id, 4)).run(run_id)
+
+    for field, state in (("s:s1", "odd"), ("s:s1", "pending|x|0|||||0|0|0|0"), ("s:s1", "pending|1")):
+        raw.hset(row, field, state)
+        for command in (("run", "show", run_id), ("run", "why", run_id), ("steps", run_id)):
+            assert "no state of a step" in refusal(capsys, *command)[1]
+    raw.hdel(row, "s:s1")
+    raw.hset(row, "w:w1", "waiting|soon")
+    assert "no state of a wait" in refusal(capsys, "run", "why", run_id)[1]
 
 
 def test_a_filter_that_lets_few_through_ends_its_page_and_says_where_to_go_on(

@@ -189,6 +189,12 @@ async def other_partition(c: Consumers) -> None:
     c.raw.hset(Partition("default", 5).stats, "runs_created", 1)
 
 
+async def key_of_another(c: Consumers) -> None:
+    await c.world.start(conf_app.pair, run_id="r")
+    c.raw.delete(PARTITION.stats)
+    c.raw.set(PARTITION.stats, "theirs")
+
+
 MENDED = {
     meta_deleted: ("meta_lost", ()),
     wake_deleted: ("wake_lost", ()),
@@ -215,6 +221,7 @@ TOLD = {
     overdue: "overdue",
     row_garbled: "unreadable",
     other_partition: "partitions",
+    key_of_another: "foreign_key",
     bury_step: "dead_letters",
 }
 """What doctor only tells."""
@@ -482,6 +489,29 @@ def test_a_run_that_waits_at_a_hook_is_healthy(
     plant(redis_url, raw, hooked)
 
     assert doctor(capsys, redis_url, "--deep") == (0, [])
+
+
+@pytest.mark.parametrize("name", ["dead", "delayed", "delayed:body", "expiring", "index:created", "index:status:failed",
+                                  "nudge", "releases", "stats", "steps", "workflows"])  # fmt: skip
+def test_a_key_of_another_type_is_named_and_the_other_partitions_are_looked_at(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, name: str
+) -> None:
+    """Where it was, doctor itself used to end with what Redis answered."""
+
+    async def run() -> None:
+        async with World.connect(settings=Settings(url=redis_url, partitions=2)) as world:
+            raw.set(world.partitions[0].tag + name, "theirs")
+            raw.xadd(world.partitions[1].dead, {"reason": "undecodable"})
+
+    anyio.run(run)
+
+    found, findings = doctor(capsys, redis_url)
+
+    assert found == 1
+    [finding] = [finding for finding in findings if finding["code"] == "foreign_key"]
+    assert finding["where"] == [f"rw:{{default:0}}:{name}"]
+    assert "is a string, and has to be a " in finding["what"]
+    assert "dead_letters" in codes(findings)
 
 
 def test_every_kind_of_finding_is_planted_here() -> None:
