@@ -7,11 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import anyio
-import msgspec
 
-from redisworld import attributes, values
+from redisworld import attributes, failures, values
 from redisworld.durations import parse_ms
-from redisworld.errors import ErrorInfo, RunCancelled, RunFailed, RunNotFound
+from redisworld.errors import RunCancelled, RunFailed, RunNotFound
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
 from redisworld.world.outputs import Chunk, OutputInfo
@@ -61,8 +60,8 @@ class Run(Generic[R]):
         if row.status is Status.COMPLETED:
             return self._decode_result(payload)
         if row.status is Status.FAILED:
-            raise RunFailed(self.run_id, msgspec.msgpack.decode(payload, type=ErrorInfo))
-        raise RunCancelled(self.run_id, msgspec.msgpack.decode(payload) if payload else "")
+            raise RunFailed(self.run_id, failures.decode(payload))
+        raise RunCancelled(self.run_id, str(values.decode(payload)) if payload else "")
 
     async def cancel(self, reason: str = "") -> Status:
         """Ask the body to stop: it gets CancelledError and its clean-up steps run. A repeat changes nothing."""

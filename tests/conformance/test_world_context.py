@@ -10,7 +10,16 @@ import anyio.to_thread
 import pytest
 import redis
 
-from redisworld import InvalidInput, RunCancelled, RunNotFound, Settings, Workflows, World, get_writable
+from redisworld import (
+    InvalidInput,
+    MalformedMessage,
+    RunCancelled,
+    RunNotFound,
+    Settings,
+    Workflows,
+    World,
+    get_writable,
+)
 from tests.conformance.conftest import Connect
 from tests.conformance.harness import working
 
@@ -112,6 +121,19 @@ async def test_the_patience_for_a_result_is_written_like_every_duration(redis_ur
             with pytest.raises(InvalidInput, match="duration"):
                 await run.result(timeout=given)  # type: ignore[arg-type]
         await run.cancel()
+
+
+@pytest.mark.parametrize("end", ["run_failed", "run_cancelled", "run_completed"])
+async def test_a_garbled_end_of_a_run_is_told_as_such(redis_url: str, raw: redis.Redis, end: str) -> None:
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+        await run.terminate()
+        partition = world.partition(run.run_id)
+        raw.hset(partition.run(run.run_id), "status", end.removeprefix("run_"))
+        raw.lset(partition.log(run.run_id), -1, f"{end} - - 5\n".encode() + b"\xc1")
+
+        with pytest.raises(MalformedMessage):
+            await run.result(timeout=5)
 
 
 async def test_every_question_about_an_unknown_run_says_that_there_is_none(redis_url: str) -> None:
