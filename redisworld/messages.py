@@ -137,13 +137,18 @@ def touched(data: bytes, *, refused_at: int) -> tuple[bytes, str, int]:
         raise MalformedMessage("not a message: no message_id")
     deliveries, first = fields.get("deliveries"), fields.get("first_refused_at")
     fields["deliveries"] = (deliveries if isinstance(deliveries, int) else 1) + 1
-    fields["first_refused_at"] = first if isinstance(first, int) else refused_at
+    fields["first_refused_at"] = first if isinstance(first, int) and first <= refused_at else refused_at
     return _encoder.encode(fields), message_id, fields["first_refused_at"]
 
 
 def moved(message: StepMessage | WorkflowMessage, *, refused_at: int | None = None) -> Message:
-    """The same message for its next delivery: one more in ``deliveries``, ``first_refused_at`` set once."""
-    first = message.first_refused_at if message.first_refused_at is not None else refused_at
+    """The same message for its next delivery: one more in ``deliveries``, ``first_refused_at`` set once.
+
+    A first time that is still to come is a stranger's: it would be handed back for ever.
+    """
+    first = message.first_refused_at
+    if refused_at is not None and (first is None or first > refused_at):
+        first = refused_at
     return msgspec.structs.replace(message, deliveries=message.deliveries + 1, first_refused_at=first)
 
 

@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redisworld.errors import MalformedMessage
-from redisworld.messages import Message, RunContext, RunInput, StepMessage, WorkflowMessage, decode, encode, moved
+from redisworld.messages import (
+    Message,
+    RunContext,
+    RunInput,
+    StepMessage,
+    WorkflowMessage,
+    decode,
+    encode,
+    moved,
+    touched,
+)
 
 STEP: dict[str, Any] = {
     "kind": "step",
@@ -255,3 +265,13 @@ def test_a_moved_message_remembers_only_its_first_refusal() -> None:
     second = moved(first, refused_at=200)
 
     assert (first.first_refused_at, second.first_refused_at, second.deliveries) == (100, 100, 3)
+
+
+def test_a_first_refusal_that_is_still_to_come_is_a_strangers_and_does_not_count() -> None:
+    """It would never be an hour ago, and the message would be handed back for ever."""
+    ahead = WorkflowMessage(message_id="m", run_id="r", workflow_name="w", first_refused_at=10**15)
+
+    assert moved(ahead, refused_at=100).first_refused_at == 100
+    assert touched(encode(ahead), refused_at=100)[2] == 100
+    assert moved(ahead).first_refused_at == 10**15  # a re-route is no refusal
+    assert touched(encode(moved(ahead, refused_at=100)), refused_at=200)[2] == 100
