@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from redisworld.errors import InvalidInput
 from redisworld.runs import Status
 from redisworld.world.listing_runs import RunPage, page_of_runs
 
@@ -34,8 +35,12 @@ class Listing:
     ) -> RunPage:
         """A page of runs, newest first, as ``page_of_runs`` reads it; its ``after`` begins the next one.
 
-        Raises InvalidInput for an ``after`` that is not listed.
+        Raises InvalidInput for a limit below 1, what is no status, and an ``after`` that is not listed.
         """
+        if limit < 1:
+            raise InvalidInput(f"a page has 1 run at least, not {limit}")
+        if wrong := [status for status in statuses if status not in tuple(Status)]:
+            raise InvalidInput(f"{wrong[0]!r} is no status: give several, like statuses=[Status.FAILED]")
         return await page_of_runs(
             self._world, statuses=statuses, workflow=workflow, deployment=deployment, attributes=attributes, root=root,
             since=since, limit=limit, after=after,

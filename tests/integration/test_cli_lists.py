@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from redisworld import Settings, World
+from redisworld import InvalidInput, Settings, World
 from redisworld.keys import Partition, partition_of
 from redisworld.runs import Status
 from redisworld.world import listing_hooks, listing_runs, waiting
@@ -112,6 +112,14 @@ def test_runs_are_found_by_their_attributes(
             return [run.run_id for run in (*page.runs, *rest.runs)]
 
     assert asyncio.run(mark()) == [ids[2], ids[1], ids[0]]
+
+    async def misread(**options: Any) -> None:
+        async with World.connect(settings=Settings(url=redis_url)) as world:
+            await world.listing.runs(**options)
+
+    for options in ({"limit": 0}, {"limit": -1}, {"statuses": "failed"}, {"after": "nobody"}):
+        with pytest.raises(InvalidInput):
+            asyncio.run(misread(**options))
 
     def names(*options: str) -> list[str]:
         return [run["run_id"] for run in answer_json(capsys, "runs", *options)]
