@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from consumers.worker import Worker
+from redisworld.errors import InvalidInput
 from redisworld.settings import Settings
 from redisworld.workflows import Workflows
 from redisworld.world import EMBEDDED_URL, World
@@ -23,8 +24,10 @@ async def working(app: Workflows, *, settings: Settings | None = None) -> AsyncI
 
     Without ``settings`` it is on an embedded Redis (extra ``redisworld[embedded]``) that nobody else has. At the
     end the worker drains; where the test has failed it is cancelled. An error inside the context arrives as itself.
-    Raises InvalidInput without the extra, and as ``World.connect``.
+    Raises InvalidInput for another kind of object and without the extra, and as ``World.connect``.
     """
+    if not isinstance(app, Workflows):
+        raise InvalidInput(f"working() takes the Workflows object of an application, not {app!r:.100}")
     settings = settings or Settings(url=f"{EMBEDDED_URL}/{secrets.token_hex(8)}", block_ms=_BLOCK_MS)
     async with World.connect(settings=settings) as world:
         worker = Worker(world, app)

@@ -221,7 +221,9 @@ def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
         raise InvalidInput(f"a {what} is a function, not {func!r}; a @staticmethod can be one")
     if not callable(func):
         raise InvalidInput(f"a {what} is a function, not {func!r}; options go by keyword, like name={func!r}")
-    chosen = name if name is not None else getattr(func, "__name__", "")
+    chosen = name if name is not None else getattr(func, "__name__", None)
+    if chosen is None:
+        raise InvalidInput(f"a {what} of {func!r:.100} has no name of its own: give it one with name=")
     if not isinstance(chosen, str) or not 1 <= len(chosen) <= MAX_NAME or _FORBIDDEN_IN_NAME.search(chosen):
         raise InvalidInput(
             f"{what} name {chosen!r}: must be 1 to {MAX_NAME} characters, no space, control character, '{{', '}}', '|'"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redisworld import Settings, World
+from redisworld import InvalidInput, Settings, World
 from redisworld.testing import working
 from redisworld.world.listing_hooks import hooks_of
 from tests.integration.cli_process import ROOT
@@ -40,6 +40,15 @@ def test_a_test_that_fails_ends_at_once_with_its_own_error(names: dict[str, Any]
 
     with pytest.raises(KeyError, match="mine"):
         asyncio.run(asyncio.wait_for(scene(), 10))
+
+
+def test_what_is_no_application_is_refused(names: dict[str, Any]) -> None:
+    async def scene() -> None:
+        async with working(names["fulfil"]):
+            pass
+
+    with pytest.raises(InvalidInput, match="not <workflow fulfil>"):
+        asyncio.run(scene())
 
 
 def test_the_same_test_works_on_a_real_redis(names: dict[str, Any], redis_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -140,6 +141,8 @@ def test_what_cannot_be_a_step_says_what_can() -> None:
         wf.step(classmethod(resize))  # type: ignore[call-overload]
     with pytest.raises(InvalidInput, match=r"step int: .*wrap it"):
         wf.step(int)
+    with pytest.raises(InvalidInput, match="give it one with name="):
+        wf.step(functools.partial(resize))
 
 
 @pytest.mark.parametrize("given", ["thumb", 3, ["resize"]])
