@@ -14,9 +14,6 @@ from redisworld.settings import Settings
 from redisworld.workflows import Workflows
 from redisworld.world import EMBEDDED_URL, World
 
-_BLOCK_MS = 50
-"""A stop waits for a blocking read; the default is for workers that run for days."""
-
 
 @asynccontextmanager
 async def working(app: Workflows, *, settings: Settings | None = None) -> AsyncIterator[World]:
@@ -28,7 +25,7 @@ async def working(app: Workflows, *, settings: Settings | None = None) -> AsyncI
     """
     if not isinstance(app, Workflows):
         raise InvalidInput(f"working() takes the Workflows object of an application, not {app!r:.100}")
-    settings = settings or Settings(url=f"{EMBEDDED_URL}/{secrets.token_hex(8)}", block_ms=_BLOCK_MS)
+    settings = settings or Settings(url=f"{EMBEDDED_URL}/{secrets.token_hex(8)}")
     async with World.connect(settings=settings) as world:
         worker = Worker(world, app)
         failure: BaseException | None = None
