@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 from redisworld.keys import GROUP, Partition
 from redisworld.world.findings import Finding
 from redisworld.world.refusals import is_transient
+from redisworld.world.replies import our_group, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -44,7 +45,7 @@ async def _has_group(world: World, key: str) -> bool:
         return await world.connection.commands.xinfo_groups(key)
 
     groups = await world.connection.run("groups", call)
-    return any(_text(group["name"]) == GROUP for group in groups)
+    return our_group(groups) is not None
 
 
 async def _deliveries(world: World, key: str, *, fix: bool) -> AsyncIterator[Finding]:
@@ -64,16 +65,16 @@ async def _deliveries(world: World, key: str, *, fix: bool) -> AsyncIterator[Fin
             if is_transient(error):
                 raise
             return  # the group is gone by now
-        there = await _there(world, key, [_text(item["message_id"]) for item in pending])
+        there = await _there(world, key, [text_of(item["message_id"]) for item in pending])
         for item in pending:
-            entry = _text(item["message_id"])
+            entry = text_of(item["message_id"])
             if entry in there:
-                stale[_text(item["consumer"])] += 1
+                stale[text_of(item["consumer"])] += 1
             else:
                 deleted.append(entry)
         if len(pending) < _PAGE:
             break
-        start = f"({_text(pending[-1]['message_id'])}"
+        start = f"({text_of(pending[-1]['message_id'])}"
     for consumer, number in stale.items():
         yield Finding(
             code="stale_delivery",
@@ -125,9 +126,9 @@ async def _unread(world: World, key: str) -> Finding | None:
         if is_transient(error):
             raise
         return None
-    if not (ours := [group for group in groups if _text(group["name"]) == GROUP]):
+    if (ours := our_group(groups)) is None:
         return None
-    delivered = _text(ours[0]["last-delivered-id"])
+    delivered = text_of(ours["last-delivered-id"])
 
     async def first() -> Any:
         return await world.connection.commands.xrange(key, f"({delivered}", "+", count=1)
@@ -135,13 +136,13 @@ async def _unread(world: World, key: str) -> Finding | None:
     waiting = await world.connection.run("first_unread", first)
     quiet_ms = 2 * world.settings.lease_ms
     now, _ = await world.connection.run("time", world.connection.commands.time)
-    if not waiting or now * 1_000 - int(_text(waiting[0][0]).partition("-")[0]) < quiet_ms:
+    if not waiting or now * 1_000 - int(text_of(waiting[0][0]).partition("-")[0]) < quiet_ms:
         return None
     if any(consumer["idle"] < quiet_ms for consumer in consumers):
         return None
     return Finding(
         code="no_worker",
-        what=f"messages wait since entry {_text(waiting[0][0])}, and no consumer has read for {quiet_ms // 1000} s",
+        what=f"messages wait since entry {text_of(waiting[0][0])}, and no consumer has read for {quiet_ms // 1000} s",
         where=(key,),
     )
 
@@ -157,7 +158,7 @@ async def examine_dead_letters(world: World, partition: Partition) -> AsyncItera
 
     count, latest = await world.connection.run("read_letters", call)
     if count:
-        reasons = Counter(_text(fields.get(b"reason", b"?")) for _, fields in latest)
+        reasons = Counter(text_of(fields.get(b"reason", b"?")) for _, fields in latest)
         told = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
         of = "" if count <= _PAGE else f", of the latest {_PAGE}"
         yield Finding(
@@ -165,7 +166,3 @@ async def examine_dead_letters(world: World, partition: Partition) -> AsyncItera
             what=f"{count} dead letter{'' if count == 1 else 's'} ({told}{of})",
             where=(partition.dead,),
         )
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

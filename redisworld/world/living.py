@@ -20,6 +20,7 @@ from redisworld.keys import GROUP, Partition
 from redisworld.messages import StepMessage
 from redisworld.world.connection import Connection
 from redisworld.world.queue import fields_of
+from redisworld.world.replies import our_group, text_of
 from redisworld.world.scanning import scan
 
 _PAGE = 100
@@ -123,10 +124,10 @@ async def _deliverable(connection: Connection, key: str, entries: list[str]) -> 
         found = await connection.run("look_at_group", groups)
     except ResponseError:
         found = []  # the stream is gone
-    ours = [group for group in found if _text(group["name"]) == GROUP]
-    if not ours:
+    ours = our_group(found)
+    if ours is None:
         return set(entries)  # the group will be made again at 0 and deliver them all
-    last = _number(_text(ours[0]["last-delivered-id"]))
+    last = _number(text_of(ours["last-delivered-id"]))
     delivered = [entry for entry in entries if _number(entry) <= last]
     return set(entries).difference(delivered) | await _held(connection, key, delivered)
 
@@ -172,7 +173,3 @@ def _run_of(fields: dict[str, bytes]) -> str:
 def _number(entry: str) -> tuple[int, int]:
     ms, _, count = entry.partition("-")
     return int(ms), int(count)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

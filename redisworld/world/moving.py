@@ -27,7 +27,7 @@ from redisworld.settings import check_word
 from redisworld.world.deliveries import Delivery, Outgoing
 from redisworld.world.listing_runs import page_of_runs
 from redisworld.world.queue import Stream, fields_of, key_of
-from redisworld.world.replies import word_of
+from redisworld.world.replies import text_of, word_of
 from redisworld.world.serving import Serving, read_serving
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Mover:
                 consumers = await self._world.connection.run("look_at_consumers", call)
             except ResponseError:  # nobody has ever read it, so it has no group
                 continue
-            found.update({_text(each["name"]): each["pending"] for each in consumers if each["pending"]})
+            found.update({text_of(each["name"]): each["pending"] for each in consumers if each["pending"]})
         return Counter({name: count for name, count in found.items() if name in serving.workers})
 
     async def _take(self, streams: list[Stream], serving: Serving) -> AsyncIterator[list[Delivery]]:
@@ -244,9 +244,9 @@ class Mover:
             await self._world.queue.ensure_groups([stream])
             after = "-"
             while page := await self._pending(stream, after):
-                after = f"({_text(page[-1]['message_id'])}"
+                after = f"({text_of(page[-1]['message_id'])}"
                 yield await self._take_over(
-                    stream, [entry for entry in page if _text(entry["consumer"]) not in serving.workers]
+                    stream, [entry for entry in page if text_of(entry["consumer"]) not in serving.workers]
                 )
             while read := await self._world.queue.read([stream], count=_PAGE):
                 yield read
@@ -270,7 +270,7 @@ class Mover:
 
         claimed = await self._world.connection.run("take_over", call) if pending else []
         return [
-            Delivery(*stream, _text(entry), fields_of(pairs)) for found in claimed for entry, pairs in found if pairs
+            Delivery(*stream, text_of(entry), fields_of(pairs)) for found in claimed for entry, pairs in found if pairs
         ]
 
     async def _move_message(self, delivery: Delivery) -> bool:
@@ -296,7 +296,3 @@ class Mover:
 
 async def _count(pages: AsyncIterator[Iterable[object]]) -> int:
     return sum([len(list(page)) async for page in pages])
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

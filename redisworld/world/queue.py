@@ -14,6 +14,7 @@ from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery
 from redisworld.world.earliest import earliest
 from redisworld.world.refusals import is_transient
+from redisworld.world.replies import our_group, text_of
 
 Stream = tuple[Partition, str]
 """A stream: its partition, and its name within the partition."""
@@ -26,10 +27,6 @@ def key_of(stream: Stream) -> str:
 
 def _pairs(reply: Any) -> Iterable[tuple[bytes, Any]]:
     return reply.items() if isinstance(reply, dict) else reply or []
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 _NAMES = {name.encode(): name for name in ("kind", "spec", "run", "step", "name", "reason", "at", "msg")}
@@ -95,7 +92,7 @@ class Queue:
             if is_transient(error):
                 raise
             return False  # no such stream
-        return any(_text(group["name"]) == GROUP for group in groups)
+        return our_group(groups) is not None
 
     async def read(self, streams: list[Stream], *, count: int, block_ms: int | None = None) -> list[Delivery]:
         """New deliveries: at most ``count`` of each stream. Blocks when ``block_ms`` is given and all are empty.
@@ -127,7 +124,7 @@ class Queue:
         after = dict(zip(by_key, seen.values(), strict=True))
         command = ["XREAD", "BLOCK", max(1, block_ms), "STREAMS"]
         for key, entries in await self._replies("wait_nudge", command, after, block_ms):
-            seen[by_key[key]] = _text(entries[-1][0])
+            seen[by_key[key]] = text_of(entries[-1][0])
 
     async def end_reads(self) -> None:
         """End every read and every wait for a nudge that waits now; returns when they are over.
@@ -162,7 +159,7 @@ class Queue:
             consumers = await self._connection.run("consumers", call, patience_ms=0)
         except ResponseError:
             return []  # the stream or its group is gone; the reader makes it again
-        return [_text(c["name"]) for c in consumers if not c["pending"] and c["idle"] > idle_ms]
+        return [text_of(c["name"]) for c in consumers if not c["pending"] and c["idle"] > idle_ms]
 
 
 def flat(entries: Any) -> Any:

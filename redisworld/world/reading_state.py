@@ -21,6 +21,7 @@ from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
 from redisworld.world.refusals import checked, error_word
+from redisworld.world.replies import our_group, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -88,8 +89,8 @@ def _reading(namespace: str, partitions: Sequence[Partition]) -> _Reading:
 
     now, listed, consumers = yield namespace_wide
     now_ms = now[0] * 1_000 + now[1] // 1_000
-    names = sorted({*_ALWAYS, *(_text(name) for name in _many(listed))})
-    workers = sorted(_text(name) for name in _many(consumers))
+    names = sorted({*_ALWAYS, *(text_of(name) for name in _many(listed))})
+    workers = sorted(text_of(name) for name in _many(consumers))
     streams = [_Stream(partition, name) for name in names for partition in partitions]
 
     def each_key(pipeline: Any) -> None:
@@ -161,7 +162,7 @@ class _Stream:
     @property
     def delivered(self) -> str:
         """Where reading goes on; a stream without the group is all unread."""
-        return _text(self.group.get("last-delivered-id", "0-0"))
+        return text_of(self.group.get("last-delivered-id", "0-0"))
 
     def state(self, now_ms: int, pending: Any, unread: Any) -> StreamState:
         oldest_pending = pending["min"] if isinstance(pending, dict) else None
@@ -208,13 +209,13 @@ def _added(partitions: Iterable[Any]) -> dict[str, int]:
     added: dict[str, int] = {}
     for stats in partitions:
         for name, count in stats.items() if isinstance(stats, dict) else ():
-            added[_text(name)] = added.get(_text(name), 0) + number_in(count)
+            added[text_of(name)] = added.get(text_of(name), 0) + number_in(count)
     return added
 
 
 def _group(groups: Any) -> dict[str, Any]:
     """What XINFO GROUPS says of our group; empty where there is none, and the stream is all unread."""
-    return next((group for group in _many(groups) if _text(group["name"]) == GROUP), {})
+    return our_group(_many(groups)) or {}
 
 
 def _many(answer: Any) -> Any:
@@ -228,8 +229,4 @@ def _number(answer: Any) -> int:
 
 def _age_ms(now_ms: int, entry: bytes | str) -> int:
     """Since an entry was sent."""
-    return max(0, now_ms - int(_text(entry).partition("-")[0]))
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return max(0, now_ms - int(text_of(entry).partition("-")[0]))

@@ -1,12 +1,23 @@
-"""What do the answers of scripts mean? Their first item is a word of the design; ``broken`` is never passed on."""
+"""What do answers of Redis mean? A script's begins with a word of the design; ``broken`` is never passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redisworld.errors import MalformedMessage
+from redisworld.keys import GROUP
 from redisworld.world.deliveries import Claim, Loaded
+
+
+def text_of(value: Any) -> str:
+    """A name, an id or a number in an answer, as text; what a stranger wrote may be no UTF-8."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def our_group(groups: Iterable[Any]) -> dict[str, Any] | None:
+    """What XINFO GROUPS says of the one group that workers read through; None where the stream has none."""
+    return next((group for group in groups if text_of(group["name"]) == GROUP), None)
 
 
 def word_of(reply: Sequence[Any]) -> str:
