@@ -140,10 +140,14 @@ def _check_exporter(arguments: argparse.Namespace) -> None:
 
 
 def _queues(asked: list[str] | None, app: Workflows) -> list[str]:
-    """The named queues to serve. Raises InvalidInput for one that no step of the application uses."""
+    """The named queues to serve; all where none was asked for. Raises InvalidInput for one that no step uses."""
     known = {step.queue for step in app.steps.values()} - {""}
-    texts = asked or [from_environment("queue") or ""]
+    texts = asked or list(filter(None, [from_environment("queue")]))
     named = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    if texts and not named:
+        raise InvalidInput(
+            f"--queue {','.join(texts)!r} names no queue: leave it out for all that the application names"
+        )
     if unknown := sorted(set(named) - known):
         has = f"its queues are {', '.join(sorted(known))}" if known else "it has no named queues"
         raise InvalidInput(f"no step of the application uses queue {', '.join(map(repr, unknown))}; {has}")

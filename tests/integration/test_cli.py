@@ -92,6 +92,8 @@ def test_a_command_imports_nothing_that_only_others_need() -> None:
         (["demo", "--branches", "100001"], "must be a whole number from 1 to 100000, not '100001'"),
         (["demo", "--branches", "many"], "must be a whole number from 1 to 100000, not 'many'"),
         (["start", f"{APP}:doubled", "3"], "unrecognized arguments: 3 (see redisworld start --help)"),
+        (["worker", f"{APP}:wf", "--queue", ""], "--queue '' names no queue"),
+        (["worker", f"{APP}:wf", "--queue", " , "], "--queue ' , ' names no queue"),
         (["top", "--every", "0s"], "--every must be at least 10ms"),
         (["run", "list", "--nope"], "unrecognized arguments: --nope (see redisworld run list --help)"),
         (["nonsense"], "invalid choice: 'nonsense'"),
