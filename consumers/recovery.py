@@ -16,7 +16,8 @@ from contextlib import contextmanager
 import anyio
 import msgspec
 
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from consumers.pauses import Pauses
+from redisworld.errors import MalformedMessage
 from redisworld.facts import fact
 from redisworld.keys import Partition
 from redisworld.observe import RunRecovered, observe
@@ -82,6 +83,7 @@ class Recovery:
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Recover until ``stopping``."""
+        pauses = Pauses(self._world.connection.faults)
         while True:
             every_s = self._world.settings.recover_every_ms / 1000
             for _ in range(max(1, int(every_s))):
@@ -90,8 +92,9 @@ class Recovery:
                     return
             try:
                 await self.tick()
-            except RedisUnavailable as error:
-                fact(logging.WARNING, "open runs not looked at, trying again", error=error)
+                pauses.over()
+            except Exception as error:  # the top of a loop
+                await pauses.after("open runs not looked at, trying again", error)
 
     async def tick(self) -> int:
         """Go on with what waits since an earlier tick, then look at the next page; how many messages were sent.

@@ -74,5 +74,5 @@ if #members > 0 then
 end
 save_stats()
 local next_due = redis.call('ZRANGE', TAG .. 'delayed', 0, 0, 'WITHSCORES')
-if next_due[2] then answer[2] = string.format('%.0f', math.max(0, tonumber(next_due[2]) - now)) end
+if next_due[2] and tonumber(next_due[2]) < math.huge then answer[2] = string.format('%.0f', math.max(0, tonumber(next_due[2]) - now)) end
 return answer

@@ -24,7 +24,7 @@ from redisworld.world.deliveries import (
     Sweep,
 )
 from redisworld.world.queue import Stream, fields_of
-from redisworld.world.replies import claim_of, items_of, loaded_of, word_of
+from redisworld.world.replies import claim_of, detail_of, items_of, loaded_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -105,7 +105,7 @@ class Deliveries:
         word = word_of(reply)
         if word in ("committed", "again", "ended", "chunk"):
             return Committed(word, inline=reply[1] == b"1", at=int(reply[2]))
-        return Committed(word, detail=reply[1].decode() if len(reply) > 1 else "")
+        return Committed(word, detail=detail_of(reply))
 
     # -- steps
 
@@ -132,10 +132,7 @@ class Deliveries:
     async def _complete_many(self, partition: Partition, items: list[Completion]) -> list[Recorded]:
         args = [arg for item in items for arg in item.args()]
         replies = await self._world.call("complete_many", partition, self._world.clock(), self._world.consumer, *args)
-        return [
-            Recorded(reply[0].decode(), reply[1].decode() if len(reply) > 1 and reply[1] else "")
-            for reply in items_of(replies)
-        ]
+        return [Recorded(reply[0].decode(), detail_of(reply) if len(reply) > 1 else "") for reply in items_of(replies)]
 
     # -- deliveries
 

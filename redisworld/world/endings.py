@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
+from redisworld.world.replies import text_of
 
 _LOOK_AGAIN_S = 1.0
 
@@ -76,7 +77,7 @@ class Endings:
                     while True:
                         message = await channel.get_message(ignore_subscribe_messages=True, timeout=_LOOK_AGAIN_S)
                         if message:
-                            for ended in self._waiting.get(message["data"].decode(), ()):
+                            for ended in self._waiting.get(text_of(message["data"]), ()):
                                 ended.set()
             except (RedisError, OSError):
                 await anyio.sleep(_LOOK_AGAIN_S)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redisworld.keys import Partition
 from redisworld.world.examine_runs import examine_listing
 from redisworld.world.findings import Finding
-from redisworld.world.replies import word_of
+from redisworld.world.replies import text_of, word_of
 from redisworld.world.scanning import scan
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def _pointer(world: World, partition: Partition, token: str, *, fix: bool)
     (run, hook), left_ms = await world.connection.run("look_at_pointer", call)
     if run is None or left_ms >= 0:
         return None
-    run_id, hook_id = run.decode(), (hook or b"").decode()
+    run_id, hook_id = text_of(run), text_of(hook or b"")
     home = world.partition(run_id)
 
     async def holder() -> Any:

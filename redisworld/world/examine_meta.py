@@ -9,6 +9,7 @@ from redisworld.settings import Settings
 from redisworld.world.connection import Connection
 from redisworld.world.findings import Finding
 from redisworld.world.namespace import MOST_PARTITIONS, open_namespace, used_partitions
+from redisworld.world.replies import text_of
 
 _RUNS = 100
 """Run ids of a partition that are asked: the wrong count fits each of them by chance, once in two at best."""
@@ -70,7 +71,7 @@ async def _counts_that_fit(connection: Connection, used: list[Partition]) -> lis
         return await pipeline.execute()
 
     found = await connection.run("read_run_ids", call)
-    lies = [(run.decode(), partition.number) for partition, runs in zip(used, found, strict=True) for run in runs]
+    lies = [(text_of(run), partition.number) for partition, runs in zip(used, found, strict=True) for run in runs]
     least = max(partition.number for partition in used) + 1
     return [
         count

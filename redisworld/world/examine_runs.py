@@ -11,6 +11,7 @@ from redisworld.runs import Status, Step
 from redisworld.world.findings import Finding
 from redisworld.world.living import Living, look_through, nothing_seen
 from redisworld.world.recovering import Mode, Suspect
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -157,13 +158,13 @@ async def _rows(world: World, partition: Partition, run_ids: list[str], *, fix: 
             what = f"run {run_id} waits for dead letter {letters}"
             yield Finding(code="parked", what=what, where=(partition.run(run_id), partition.dead))
         for hook_id, token in held.items():
-            async for finding in _hook(world, partition, run_id, hook_id.decode(), token.decode(), fix=fix):
+            async for finding in _hook(world, partition, run_id, text_of(hook_id), text_of(token), fix=fix):
                 yield finding
 
 
 async def _letters(world: World, partition: Partition, parked: bytes | None) -> str:
     """The names of the letters that a row names and that are there still."""
-    ids = (parked or b"").decode().split()
+    ids = text_of(parked or b"").split()
 
     async def call() -> Any:
         pipeline = world.connection.commands.pipeline(transaction=False)
@@ -194,7 +195,7 @@ async def _hook(
     if fix:
         reply = await world.call("claim_token", world.partition(token), token, run_id, hook_id, "", "")
         mended = "pointed the token at it again" if reply[0] == b"claimed" else ""
-    elsewhere = f"points to run {run.decode()}" if run else "points to nothing"
+    elsewhere = f"points to run {run.decode('utf-8', 'replace')}" if run else "points to nothing"
     what = f"run {run_id}: hook {hook_id} is open, and its token {token!r} {elsewhere}"
     yield Finding(code="hook_pointer", what=what, where=(partition.run(run_id), pointer), mended=mended)
 
@@ -228,7 +229,7 @@ async def examine_listings(world: World, partition: Partition, *, fix: bool, tic
             return await world.connection.commands.zscan(partition.index("created"), at, count=500)
 
         cursor, members = await world.connection.run("page_runs", page)
-        run_ids = [member.decode() for member, _ in members]
+        run_ids = [text_of(member) for member, _ in members]
         tick(len(run_ids))
         for run_id in await _wrongly_listed(world, partition, run_ids):
             async for finding in examine_listing(world, partition, run_id, fix=fix):
@@ -251,7 +252,7 @@ async def _wrongly_listed(world: World, partition: Partition, run_ids: list[str]
         return await pipeline.execute(raise_on_error=False)
 
     statuses = await world.connection.run("read_statuses", rows)
-    known = [(run, found.decode()) for run, found in zip(run_ids, statuses, strict=True) if isinstance(found, bytes)]
+    known = [(run, text_of(found)) for run, found in zip(run_ids, statuses, strict=True) if isinstance(found, bytes)]
     absent = [run for run, found in zip(run_ids, statuses, strict=True) if found is None]
 
     async def scores() -> Any:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
-from redisworld.errors import HookNotFound, ResumeConflict, RunGone
+from redisworld.errors import HookNotFound, MalformedMessage, ResumeConflict, RunGone
 from redisworld.keys import Partition, check_token
 from redisworld.runs import TERMINAL
 from redisworld.world.deliveries import Answer
-from redisworld.world.replies import detail_of, word_of
+from redisworld.world.replies import detail_of, text_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -64,7 +64,7 @@ class Hooks:
             )
             if word_of(reply) == "claimed":
                 return ""
-            dead = Holder(reply[1].decode(), reply[2].decode())
+            dead = Holder(text_of(reply[1]), text_of(reply[2]))
             freed = dead.run_id == run_id and dead.hook_id in disposing
             if not freed and await self._lives(dead):
                 return dead.run_id
@@ -133,7 +133,10 @@ class Hooks:
         return Answer(word_of(reply), detail_of(reply))
 
     async def release(self, partition: Partition, limit: int = 100) -> int:
-        """Let at most so many pointers go that runs of this partition have given up; how many."""
+        """Let at most so many pointers go that runs of this partition have given up; how many.
+
+        Raises MalformedMessage where somebody else has written among them.
+        """
         world = self._world
 
         async def look() -> Any:
@@ -146,7 +149,7 @@ class Hooks:
             word_of(await world.call("release_token", world.partition(token), token, run_id, hook_id, keep))
 
         # together: one after the other they would not keep up with workers that end runs
-        calls = [let_go(token.decode(), *name.decode().split(" ")) for name, token in found.items()]
+        calls = [let_go(text_of(token), *_named(partition, name)) for name, token in found.items()]
         for error in await asyncio.gather(*calls, return_exceptions=True):
             if error is not None:
                 raise error
@@ -165,7 +168,7 @@ class Hooks:
             return await self._world.connection.commands.hmget(key, ["run", "hook", "was"])
 
         run_id, hook_id, was = await self._world.connection.run("read_hook", call)
-        return Holder(run_id.decode(), hook_id.decode(), (was or b"").decode()) if run_id and hook_id else None
+        return Holder(text_of(run_id), text_of(hook_id), text_of(was or b"")) if run_id and hook_id else None
 
     async def _lives(self, holder: Holder) -> bool:
         key = self._world.partition(holder.run_id).run(holder.run_id)
@@ -175,3 +178,11 @@ class Hooks:
 
         status, state = await self._world.connection.run("read_hook_state", call)
         return status is not None and status not in _OVER and state in _LIVING
+
+
+def _named(partition: Partition, name: bytes) -> tuple[str, str]:
+    """The run and the hook of a field of the releases."""
+    words = text_of(name).split(" ")
+    if len(words) != 2:
+        raise MalformedMessage(f"{partition.releases} has the field {name!r:.80}, which names no hook of a run")
+    return words[0], words[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from redisworld.errors import InvalidInput
 from redisworld.runs import Status
 from redisworld.world.listing_runs import RunPage, page_of_runs
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -62,7 +63,7 @@ class Listing:
 
                     cursor, members = await self._world.connection.run("read_open_runs", call)
                     for member, _ in members:
-                        if (run_id := member.decode()) not in seen:
+                        if (run_id := text_of(member)) not in seen:
                             seen.add(run_id)
                             yield run_id
                     if not cursor:

@@ -9,6 +9,7 @@ import msgspec
 
 from redisworld.runs import Status
 from redisworld.world.listing_runs import ListedRun, page_of_runs
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -73,8 +74,8 @@ async def _hooks(world: World, runs: Sequence[ListedRun]) -> list[list[ListedHoo
     return [
         [
             ListedHook(
-                token=token.decode(),
-                hook_id=hook_id.decode(),
+                token=text_of(token),
+                hook_id=text_of(hook_id),
                 run_id=run.run_id,
                 workflow=run.workflow,
                 run_created_at=run.created_at,

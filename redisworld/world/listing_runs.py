@@ -11,6 +11,7 @@ from redisworld.errors import InvalidInput
 from redisworld.runs import Status
 from redisworld.world.paging import Place, page_of
 from redisworld.world.refusals import checked
+from redisworld.world.replies import text_of
 from redisworld.world.run_ids import check_run_id
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ async def page_of_runs(
     found: list[ListedRun] = []
     for _ in range(max(1, _LOOKED_AT // chunk)):
         page = await page_of(world.connection, keys, after=place, count=chunk, downwards=True, least=since)
-        ids = list(dict.fromkeys(member.decode() for (_, member), _ in page))  # one that starts now is in two indexes
+        ids = list(dict.fromkeys(text_of(member) for (_, member), _ in page))  # one that starts now is in two indexes
         for run_id, run in zip(ids, await _rows(world, ids), strict=True):
             if len(found) == limit:
                 return RunPage(found, after)
@@ -135,7 +136,7 @@ def _run(world: World, run_id: str, values: Sequence[bytes | None] | Exception) 
 
 
 def _read(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRun | None:
-    row = {name: value.decode("utf-8", "replace") for name, value in zip(_FIELDS, values, strict=True) if value}
+    row = {name: text_of(value) for name, value in zip(_FIELDS, values, strict=True) if value}
     if "status" not in row:
         return None
     number = world.partition(run_id).number

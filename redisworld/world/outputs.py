@@ -18,7 +18,7 @@ from redisworld.errors import InvalidInput, OutputClosed, RedisUnavailable, RunG
 from redisworld.keys import check_entry_id, check_output_name
 from redisworld.world.endings import Ended
 from redisworld.world.queue import fields_of, flat
-from redisworld.world.replies import detail_of, word_of
+from redisworld.world.replies import detail_of, text_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -123,7 +123,7 @@ class Outputs:
         async def names() -> Any:
             return await self._world.connection.commands.hget(key, "names")
 
-        found = [name.decode() for name in (await self._world.connection.run("read_outputs", names) or b"").split()]
+        found = [text_of(name) for name in (await self._world.connection.run("read_outputs", names) or b"").split()]
         if not found:
             await self._world.row(run_id)  # an unknown run is not one without streams
             return []
@@ -134,7 +134,7 @@ class Outputs:
         infos = []
         for name, state in zip(found, await self._world.connection.run("read_outputs", states), strict=True):
             if state is not None:  # the run has gone between the two
-                chunks, closed_by, _ = state.decode().split("|")
+                chunks, closed_by, _ = text_of(state).split("|")
                 infos.append(OutputInfo(name, int(chunks), bool(closed_by)))
         return infos
 
@@ -196,10 +196,10 @@ class Outputs:
         timeout = ((block_ms or 0) + connection.settings.redis_timeout_ms) / 1000
         reply = await connection.run("read_output", call, timeout=timeout, counted=False)
         pages = reply.values() if isinstance(reply, dict) else [page for _, page in reply or []]
-        return [(entry.decode(), fields_of(fields)) for page in pages for entry, fields in flat(page)]
+        return [(text_of(entry), fields_of(fields)) for page in pages for entry, fields in flat(page)]
 
 
 def _chunk(entry: str, fields: dict[str, bytes], value: Any) -> Chunk[Any]:
     return Chunk(
-        entry, int(fields["number"]), fields["step"].decode(), int(fields["attempt"]), int(fields["index"]), value
+        entry, int(fields["number"]), text_of(fields["step"]), int(fields["attempt"]), int(fields["index"]), value
     )

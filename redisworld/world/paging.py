@@ -11,6 +11,9 @@ from typing import Any
 
 from redisworld.world.connection import Connection
 
+_MOST = 2**53
+"""Whole numbers are exact up to here, as scores are."""
+
 Place = tuple[int, bytes]
 """Score and member of an item; items of one score are ordered by their bytes."""
 
@@ -27,7 +30,7 @@ async def page_of(
     asked = dict.fromkeys(keys, 0)
     while asked:
         for key, page in zip(asked, await _read(connection, asked, after, count, downwards, least), strict=True):
-            items = [((int(score), member), key) for member, score in page]
+            items = [((_whole(score), member), key) for member, score in page]
             fresh = [item for item in items if after is None or _behind(item[0], after, downwards=downwards)]
             found += fresh
             more = len(page) == count and len(fresh) < count
@@ -49,6 +52,11 @@ async def _read(
         return await pipeline.execute()
 
     return await connection.run("page_listing", call)
+
+
+def _whole(score: float) -> int:
+    """A score as a place has it; a stranger's may be infinite."""
+    return int(max(-_MOST, min(score, _MOST)))
 
 
 def _behind(place: Place, after: Place, *, downwards: bool) -> bool:

@@ -189,7 +189,7 @@ class _PartitionAnswers(NamedTuple):
     def due_ms(self) -> float:
         """When the first delayed member is due; never, where there is none."""
         first = _many(self.first)
-        return int(first[0][1]) if first else math.inf
+        return float(first[0][1]) if first else math.inf
 
 
 _PER_PARTITION = len(_PartitionAnswers._fields)
@@ -209,7 +209,8 @@ def _added(partitions: Iterable[Any]) -> dict[str, int]:
     added: dict[str, int] = {}
     for stats in partitions:
         for name, count in stats.items() if isinstance(stats, dict) else ():
-            added[text_of(name)] = added.get(text_of(name), 0) + number_in(count)
+            if count.isdigit():
+                added[text_of(name)] = added.get(text_of(name), 0) + number_in(count)
     return added
 
 

@@ -20,7 +20,7 @@ from redisworld.runs import RunRow, Status, Step
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import Answer
 from redisworld.world.living import Living, look_through
-from redisworld.world.replies import detail_of, word_of
+from redisworld.world.replies import detail_of, text_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -80,7 +80,7 @@ class Recovering:
             return await self._world.connection.commands.zscan(partition.index(f"status:{status}"), cursor, count=count)
 
         after, members = await self._world.connection.run("page_open_runs", call)
-        return int(after), [member.decode() for member, _ in members]
+        return int(after), [text_of(member) for member, _ in members]
 
     async def suspects(
         self, partition: Partition, places: Sequence[Place], *, ticket_ms: int = 0
@@ -95,7 +95,7 @@ class Recovering:
         reply = await self._world.call("look_at_runs", partition, self._world.consumer, ticket_ms, _MOST_FIELDS, *items)
         if word_of(reply) == "busy":
             return None
-        found = [Suspect(*(part.decode("utf-8", "replace") for part in item)) for item in reply[1:]]
+        found = [Suspect(*(text_of(part) for part in item)) for item in reply[1:]]
         rest = [Place(suspect.run_id, suspect.id) for suspect in found if suspect.what == "more"]
         return [suspect for suspect in found if suspect.what != "more"], rest
 

@@ -11,7 +11,7 @@ from redisworld.world.deliveries import Claim, Loaded
 
 
 def text_of(value: Any) -> str:
-    """A name, an id or a number in an answer, as text; what a stranger wrote may be no UTF-8."""
+    """A name, an id or a number in an answer, as text; a stranger's may be no UTF-8, or cut in a character."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
@@ -24,7 +24,7 @@ def word_of(reply: Sequence[Any]) -> str:
     """The outcome word. Raises MalformedMessage for ``broken``, with what the script found."""
     word: str = reply[0].decode()
     if word == "broken":
-        raise MalformedMessage(f"the script found something it cannot work with: {reply[1].decode()}")
+        raise MalformedMessage(f"the script found something it cannot work with: {detail_of(reply)}")
     return word
 
 
@@ -39,8 +39,7 @@ def detail_of(reply: Sequence[Any]) -> str:
     """What comes with the word, as text, or ``""``."""
     if len(reply) < 2:
         return ""
-    detail = reply[1]
-    return detail.decode() if isinstance(detail, bytes) else str(detail)
+    return text_of(reply[1])
 
 
 def claim_of(reply: Sequence[Any]) -> Claim:
@@ -65,7 +64,7 @@ def loaded_of(reply: Sequence[Any]) -> Loaded:
     word = word_of(reply)
     if word != "loaded":
         return Loaded(outcome=word, detail=detail_of(reply))
-    fields = [value.decode() if value is not None else "" for value in reply[1]]
+    fields = [text_of(value) if value is not None else "" for value in reply[1]]
     numbers = [int(value or 0) for value in fields[4:9]]
     return Loaded(
         outcome=word,

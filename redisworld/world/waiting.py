@@ -15,6 +15,7 @@ from redisworld.world.listing_delayed import Due, find_delayed
 from redisworld.world.listing_steps import ListedStep, by_creation, read_events, tell_steps
 from redisworld.world.reading import States, read_states
 from redisworld.world.recent import find_recent
+from redisworld.world.replies import text_of
 from redisworld.world.serving import Serving, read_serving
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class _Look:
 
         tokens = await self._world.connection.run("read_tokens", call) if ids else []
         return [
-            Waiting(what="hook", id=id, since=began.get(id, 0), token=(token or b"").decode())
+            Waiting(what="hook", id=id, since=began.get(id, 0), token=text_of(token or b""))
             for id, token in zip(ids, tokens, strict=True)
         ]
 
