@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from redisworld.errors import MalformedMessage
 from redisworld.runs import Status, Step
 
 
@@ -16,5 +17,5 @@ def test_the_state_of_a_running_inline_step_is_read_as_it_stands_in_the_row() ->
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    with pytest.raises((ValueError, IndexError)):
+    with pytest.raises(MalformedMessage, match="no state of a step"):
         Step.parse("nonsense")
