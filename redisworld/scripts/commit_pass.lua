@@ -21,11 +21,8 @@
 -- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
 --          | diverged what | invalid what | full age_in_ms | not_found | broken why
--- @include partition clock words types retention usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
+-- @include partition clock words types retention pass wide usual_chunks usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
 -- @include attributes patches finish ceiling deployments items apply
-local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
-  unpack(ARGV, 1, 14)
-
 -- The inline step that this message owns has ended, and the body has gone on from it. That holds only while nothing else has
 -- been written since its start: any event may be one that the body sees first. False where something has.
 local function record_own(run, did)
@@ -84,7 +81,7 @@ if at_ceiling(run, limit) then
   return answer
 end
 
-local items, refusal = read_items(run, 15, true)
+local items, refusal = read_items(run, ITEMS, true)
 for _, item in ipairs(items or {}) do
   if last ~= '1' and (item.op == 'inline' or item.op == 'end') then
     refusal = {'broken', 'item ' .. item.op .. ' belongs into the last chunk'}

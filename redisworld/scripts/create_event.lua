@@ -10,7 +10,7 @@
 -- @returns started at | created | completed | cancelled | disposed | ended | conflict status | hook_conflict | gone status
 --          | invalid what | diverged what | full age_in_ms | not_found | broken why
 -- @include partition words arguments clock types stats run steps delivery save msgpack messages wake groups hooks waits attributes patches retention finish
--- @include ceiling deployments items apply
+-- @include ceiling deployments items wide apply
 local now, run_id, limit, retention, spec, op = unpack(ARGV, 1, 6)
 
 if #ARGV < 6 then return {'broken', 'takes 6 arguments at least, not ' .. #ARGV} end

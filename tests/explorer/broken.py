@@ -202,6 +202,27 @@ BROKEN = (
         ),
     ),
     Broken(
+        "a usual chunk of a run that has ended",
+        "then chunks queued, terminate",
+        (
+            (
+                "commit_pass",
+                "if started_at == '' then return status == 'running' end",
+                "if started_at == '' then return true end",
+            ),
+            (
+                "commit_pass",
+                "stored + size >= tonumber(limit) or read[3] ~= replayed_to\n",
+                "stored + size >= tonumber(limit)\n",
+            ),
+        ),
+    ),
+    Broken(
+        "a usual chunk that creates its steps again",
+        "then chunks lost queued",
+        (("commit_pass", "      if read[k] then return end\n", ""),),
+    ),
+    Broken(
         "a usual claim in a run that has ended",
         "gather2 queued, terminate",
         (("claim_many", "if read[1] == 'running' and type", "if read[1] and type"),),
@@ -223,8 +244,8 @@ BROKEN = (
         (
             (
                 "complete_many",
-                "string.sub(state, 1, #begin) == begin and string.sub(state, #begin + 1) or ''",
-                "string.match(state, '^running|%d+|%d+|[^|]*|[^|]*|[^|]*|(.*)$') or ''",
+                "sub(state, 1, #begin) == begin and sub(state, #begin + 1) or ''",
+                "match(state, '^running|%d+|%d+|[^|]*|[^|]*|[^|]*|(.*)$') or ''",
             ),
         ),
     ),

@@ -41,12 +41,14 @@ def _case(
     ]
 
 
-def _both(name: str, workflow: str, result: int, budget: Budget, *, ends: str = "completed") -> list[Scenario]:
+def _both(
+    name: str, workflow: str, result: int, budget: Budget, *, ends: str = "completed", chunk: int = 500
+) -> list[Scenario]:
     """The scenario with a cancel request at any moment, and with a terminate."""
     return [
         scenario
         for mode in ("request", "terminate")
-        for scenario in _case(name, workflow, result, budget._replace(cancel=mode), ends=ends)
+        for scenario in _case(name, workflow, result, budget._replace(cancel=mode), ends=ends, chunk=chunk)
     ]
 
 
@@ -86,10 +88,12 @@ def ci() -> list[Scenario]:
         *_case("two slots", "one", 1, Budget(0, 2), slots=2),
         *_case("chunks", "gather2", 2, crash, chunk=1),
         *_case("then chunks", "then_gather", 3, both, chunk=1),
+        *_case("then chunks lost", "then_gather", 3, Budget(lost=1), chunk=1),
         *_both("one", "one", 1, crash),
         *_both("sequence", "sequence", 2, calm),
         *_both("clean up", "cleanup", 1, calm),
         *_both("gather2", "gather2", 2, calm),
+        *_both("then chunks", "then_gather", 3, calm, chunk=1),
         *_both("fail_fast2", "fail_fast2", 2, calm, ends="failed"),
         *_both("race", "race", 1, calm),
         *_both("step or timer", "step_or_timer", 1, calm),

@@ -9,14 +9,14 @@ from tests.scripts.scenes import SCENES, Scene
 from tests.scripts.stage import Stage, Theatre
 
 USUAL = {
-    "claim_many": ("usual = start_usual(clock(now), tonumber(limit))", "usual = 0"),
-    "complete_many": ("usual = complete_usual(clock(now))", "usual = 0"),
-    "commit_pass": ("local words = #ARGV - 14", "local words = -1"),
-    "start_many": ("local written = start_all()", "local written = nil"),
+    "claim_many": {"usual = start_usual(clock(now), tonumber(limit))": "usual = 0"},
+    "complete_many": {"usual = complete_usual(clock(now))": "usual = 0"},
+    "commit_pass": {"local words = #ARGV - 14": "local words = -1", "local written = chunk()": "local written = nil"},
+    "start_many": {"local written = start_all()": "local written = nil"},
 }
 """How each script is made to look at every call closely."""
 
-PASSES = {"inline", "did inline", "did end"}
+PASSES = {"inline", "did inline", "did end", "step step"}
 SEEN = [pytest.param(scene, id=f"{scene.script}: {scene.name}") for scene in SCENES if scene.script in USUAL]
 USUAL_ANSWER = "do return {'rest'} end"
 
@@ -28,9 +28,11 @@ def stage(scene: Scene, theatre: Theatre) -> Stage:
 
 def closely(script: str) -> str:
     """The text of a script without its usual part."""
-    text, (snippet, instead) = scripts.load(script).text, USUAL[script]
-    assert text.count(snippet) == 1
-    return text.replace(snippet, instead)
+    text = scripts.load(script).text
+    for snippet, instead in USUAL[script].items():
+        assert text.count(snippet) == 1
+        text = text.replace(snippet, instead)
+    return text
 
 
 def usual_only(script: str) -> str:
@@ -65,7 +67,8 @@ def test_every_usual_part_writes_some_scene(theatre: Theatre) -> None:
 
 def items_of(stage: Stage) -> str:
     """The items of a pass, as far as they tell usual ones apart."""
-    return " ".join(str(word) for word in stage.call.args[14:] if word in ("did", "inline", "end", "step"))
+    ops = [str(word) for word in stage.call.args[14:] if word in ("did", "inline", "end", "step")]
+    return " ".join(ops[:2])
 
 
 def without_entry_ids(stage: Stage) -> dict[str, object]:

@@ -25,6 +25,7 @@ local function create_steps(run, starts, spec)
     redis.call('XADD', TAG .. target, '*', 'kind', 'step', 'spec', spec, 'run', run.id, 'step', id, 'name', name, 'msg', message)
   end
   run.length = length
+  widen(run.row, #starts)
   count('steps_created', #starts)
   for id, number in pairs(by_group) do
     if grouped(id) then

@@ -3,38 +3,34 @@
 local answers = {} -- by item, from 1
 local MOST = 500
 
--- What stands in many items of a call is judged once.
+-- What stands in many items of a call is judged once: whether each text of this table fits.
 local function judged_once(pattern)
-  local known, find = {}, string.find
-  return function(text)
-    local fits = known[text]
-    if fits == nil then
-      fits = find(text, pattern) ~= nil
-      known[text] = fits
-    end
-    return fits
-  end
+  return setmetatable({}, {__index = function(known, text)
+    known[text] = string.find(text, pattern) ~= nil
+    return known[text]
+  end})
 end
 
-local is_queue = judged_once('^steps%S*$')
+local queues = judged_once('^steps%S*$')
 
 -- Items of ARGV that begin with a run and a step and that fit; by run, with what the rows of those say that run:
 -- {row, log, length, last_at, items: where each begins, states: of their steps}. That a run runs, and that a step has a
 -- state, shows that their ids are ids.
 local function usual_runs(first, stride, fits)
   local by_id, found = {}, {}
-  local count, stats = (#ARGV - first + 1) / stride, redis.call('TYPE', TAG .. 'stats').ok
-  if count > MOST or count ~= math.floor(count) or (stats ~= 'hash' and stats ~= 'none') then return found end
+  local count = (#ARGV - first + 1) / stride
+  if count > MOST or count ~= math.floor(count) then return found end
   for i = first, #ARGV, stride do
     if fits(i) then
-      local run, step = by_id[ARGV[i]], ARGV[i + 1]
+      local id, step = ARGV[i], ARGV[i + 1]
+      local run = by_id[id]
       if not run then
-        run = {row = TAG .. 'run:' .. ARGV[i], items = {}, steps = {}, fields = {'status', 'last_at'}}
-        by_id[ARGV[i]], found[#found + 1] = run, run
+        run = {row = TAG .. 'run:' .. id, items = {}, steps = {}, fields = {'status', 'last_at'}, size = 0}
+        by_id[id], found[#found + 1] = run, run
       end
       if not run.steps[step] then -- another delivery of the same step is looked at closely
-        run.steps[step] = true
-        run.items[#run.items + 1], run.fields[#run.fields + 1] = i, 's:' .. step
+        local size = run.size + 1
+        run.steps[step], run.items[size], run.fields[2 + size], run.size = true, i, 's:' .. step, size
       end
     end
   end

@@ -2,52 +2,55 @@
 local FIRST, STRIDE = 5, 12
 local now, consumer, limit, retention = unpack(ARGV, 1, 4)
 
-local is_word = judged_once('^[^%s|]+$')
-local is_count = judged_once('^[1-9]%d*$')
+local plain_words = judged_once('^[^%s|]+$')
+local counts = judged_once('^[1-9]%d*$')
 
 -- run step token message stream entry attempts may_replay mode name known; the entry is looked up among those held
 local function fits(i)
   local token, may_replay = ARGV[i + 2], ARGV[i + 7]
-  return ARGV[i + 8] == 'bare' and ARGV[i + 10] == '1' and (may_replay == '1' or may_replay == '0') and is_queue(ARGV[i + 4])
-    and is_count(ARGV[i + 6]) and is_word(ARGV[i + 9]) and token ~= '' and not string.find(token, '[%s|]')
-    and (ARGV[i + 3] == ARGV[i + 1] or is_word(ARGV[i + 3]))
+  return ARGV[i + 8] == 'bare' and ARGV[i + 10] == '1' and (may_replay == '1' or may_replay == '0') and queues[ARGV[i + 4]]
+    and counts[ARGV[i + 6]] and plain_words[ARGV[i + 9]] and token ~= '' and not string.find(token, '[%s|]')
+    and (ARGV[i + 3] == ARGV[i + 1] or plain_words[ARGV[i + 3]])
 end
 
 -- status|attempt|uncharged|token|message|entry|group|input|error|retry_at|started
 local NEVER_STARTED = '^pending|0|0||||([^|]*|%d+|0|0|)0$'
 
-local function held_entries(stream)
-  local held = {}
+-- The entries that the consumer holds, by stream.
+local held = setmetatable({}, {__index = function(held, stream)
+  local entries = {}
   local pending = redis.pcall('XPENDING', TAG .. stream, 'workers', ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6], MOST, consumer)
-  for i = 1, #pending do held[pending[i][1]] = true end
-  return held
-end
+  for i = 1, #pending do entries[pending[i][1]] = true end
+  held[stream] = entries
+  return entries
+end})
 
 -- Puts events and states into the run, and answers how many.
-local function start_in(run, at, held)
-  local answer = 'started 1 1 ' .. at .. ' ' .. at
+local function start_in(run, at)
+  local match, states, length = string.match, run.states, run.length
+  local count, ended, answer = 0, ' 1 ' .. at .. '\n', 'started 1 1 ' .. at .. ' ' .. at
   local elements, fields = {}, {'last_at', at}
   for k, i in ipairs(run.items) do
-    local step, message, stream, entry = ARGV[i + 1], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
-    local rest = string.match(run.states[k] or '', NEVER_STARTED)
-    held[stream] = held[stream] or held_entries(stream)
+    local step, token, message, stream, entry = unpack(ARGV, i + 1, i + 5)
+    local rest = match(states[k] or '', NEVER_STARTED)
     if rest and held[stream][entry] then
-      elements[#elements + 1] = 'step_started ' .. step .. ' 1 ' .. at .. '\n'
-      fields[#fields + 1] = 's:' .. step
-      fields[#fields + 1] = 'running|1|0|' .. ARGV[i + 2] .. '|' .. (message == step and '' or message) .. '|'
-        .. name_in_state(stream, entry) .. '|' .. rest .. run.length + #elements
+      count = count + 1
+      elements[count] = 'step_started ' .. step .. ended
+      fields[2 * count + 1] = 's:' .. step
+      fields[2 * count + 2] = 'running|1|0|' .. token .. '|' .. (message == step and '' or message) .. '|'
+        .. name_in_state(stream, entry) .. '|' .. rest .. length + count
       answers[(i - FIRST) / STRIDE + 1] = answer
     end
   end
   run.elements, run.written = elements, fields
-  return #elements
+  return count
 end
 
 local function start_usual(now, limit)
-  local started, writes, held = 0, {}, {}
+  local started, writes = 0, {}
   for _, run in ipairs(usual_runs(FIRST, STRIDE, fits)) do
     if run.length + #run.items < limit then
-      local count = start_in(run, string.format('%.0f', math.max(now, run.last_at)), held)
+      local count = start_in(run, string.format('%.0f', math.max(now, run.last_at)))
       started = started + count
       if count > 0 then writes[#writes + 1] = run end
     end

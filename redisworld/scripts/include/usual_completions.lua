@@ -7,7 +7,7 @@ local now, consumer = unpack(ARGV, 1, 2)
 local function fits(i)
   local may_replay = ARGV[i + 8]
   return ARGV[i + 3] == 'completed' and ARGV[i + 4] == '' and ARGV[i + 5] == ARGV[i + 1] and (may_replay == '1' or may_replay == '0')
-    and is_queue(ARGV[i + 6])
+    and queues[ARGV[i + 6]]
 end
 
 -- What follows the entry in a state: group|input|error|retry_at|started
@@ -28,27 +28,35 @@ local function count_down(run, id)
   return true
 end
 
+-- The entries that are settled, by stream; false where there is none.
+local settled = setmetatable({}, {__index = function(settled, stream)
+  settled[stream] = redis.call('TYPE', TAG .. stream).ok == 'stream' and {}
+  return settled[stream]
+end})
+
 -- Puts events and states into the run and entries into the settled ones, and answers how many.
-local function complete_in(run, at, settled)
+local function complete_in(run, at)
+  local sub, match, states = string.sub, string.match, run.states
+  local count, ended = 0, ' 1 ' .. at .. '\n'
   local elements, fields = {}, {'last_at', at}
   run.groups = {}
   for k, i in ipairs(run.items) do
-    local step, stream, entry = ARGV[i + 1], ARGV[i + 6], ARGV[i + 7]
+    local step, token, stream, entry = ARGV[i + 1], ARGV[i + 2], ARGV[i + 6], ARGV[i + 7]
     -- status|attempt|uncharged|token|message|entry: the first attempt
-    local begin = 'running|1|0|' .. ARGV[i + 2] .. '||' .. name_in_state(stream, entry) .. '|'
-    local state = run.states[k] or ''
-    local rest = string.sub(state, 1, #begin) == begin and string.sub(state, #begin + 1) or ''
-    local group = string.match(rest, AFTER_ENTRY)
-    settled[stream] = settled[stream] or {fits = redis.call('TYPE', TAG .. stream).ok == 'stream'}
-    if group and settled[stream].fits and count_down(run, group) then
-      elements[#elements + 1] = 'step_completed ' .. step .. ' 1 ' .. at .. '\n' .. ARGV[i + 9]
-      fields[#fields + 1] = 's:' .. step
-      fields[#fields + 1] = 'completed|1|0|' .. ARGV[i + 2] .. '|||' .. rest
-      table.insert(settled[stream], entry)
+    local begin = 'running|1|0|' .. token .. '||' .. name_in_state(stream, entry) .. '|'
+    local state = states[k] or ''
+    local rest = sub(state, 1, #begin) == begin and sub(state, #begin + 1) or ''
+    local group = match(rest, AFTER_ENTRY)
+    local entries = group and settled[stream]
+    if entries and count_down(run, group) then
+      count = count + 1
+      elements[count] = 'step_completed ' .. step .. ended .. ARGV[i + 9]
+      fields[2 * count + 1] = 's:' .. step
+      fields[2 * count + 2] = 'completed|1|0|' .. token .. '|||' .. rest
+      entries[#entries + 1] = entry
       answers[(i - FIRST) / STRIDE + 1] = 'completed settled'
     end
   end
-  local count = #elements
   for id, group in pairs(run.groups) do
     fields[#fields + 1] = 'g:' .. id
     fields[#fields + 1] = group.left .. (group.rest or '')
@@ -58,14 +66,16 @@ local function complete_in(run, at, settled)
 end
 
 local function complete_usual(now)
-  local completed, writes, settled = 0, {}, {}
+  local completed, writes = 0, {}
+  local stats = redis.call('TYPE', TAG .. 'stats').ok
+  if stats ~= 'hash' and stats ~= 'none' then return 0 end
   for _, run in ipairs(usual_runs(FIRST, STRIDE, fits)) do
-    local count = complete_in(run, string.format('%.0f', math.max(now, run.last_at)), settled)
+    local count = complete_in(run, string.format('%.0f', math.max(now, run.last_at)))
     completed = completed + count
     if count > 0 then writes[#writes + 1] = run end
   end
   for stream, entries in pairs(settled) do -- first: OOM allows these, and then all that follows
-    if #entries > 0 then
+    if entries and #entries > 0 then
       redis.call('XACK', TAG .. stream, 'workers', unpack(entries))
       redis.call('XDEL', TAG .. stream, unpack(entries))
     end

@@ -3,20 +3,15 @@
 -- completed, and starts the next; the last one records it, and completes the run. Nothing else has happened meanwhile.
 -- did: step token outcome length at payload; inline: id name group target message input token; end: kind code payload
 do
-  local ITEMS, DID, INLINE, END = 15, 7, 8, 4
-  local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
-    unpack(ARGV, 1, 14)
-
-  local function decimal(number) return string.format('%.0f', number) end
+  local DID, INLINE, END = 7, 8, 4
 
   local function holds_entry()
     local held = redis.pcall('XPENDING', TAG .. stream, 'workers', entry, entry, 1, consumer)
     return not held.err and held[1]
   end
 
-  -- The first write. OOM refuses it, and so all; a hash of another type as well.
   local function counted(first, ...)
-    if type(redis.pcall('HINCRBY', TAG .. 'stats', first, 1)) ~= 'number' then return false end
+    if not counted_first(first, 1) then return false end
     for _, name in ipairs({...}) do redis.call('HINCRBY', TAG .. 'stats', name, 1) end
     return true
   end

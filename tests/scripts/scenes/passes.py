@@ -34,13 +34,14 @@ async def _unread(a: Consumer) -> Delivery:
     return delivery
 
 
-def _first(a: Consumer, delivery: Delivery, item: Item, *, consumed: int, began_ms: int) -> Ask:
+def _first(a: Consumer, delivery: Delivery, item: Item, *, consumed: int, began_ms: int, last: bool = True) -> Ask:
     """The commit of a first pass that read nothing; ``began_ms`` is the body's time after that of the call."""
     return lambda: a.world.deliveries.commit(
         delivery,
         RUN,
         "start",
         item,
+        last=last,
         replayed_to=0,
         consumed=consumed,
         pass_token="p1",
@@ -208,6 +209,40 @@ async def a_pass_is_committed_to_a_full_log(a: Consumer, b: Consumer) -> Ask:
 @scene("commit_pass", "chunk 0")
 async def the_first_chunk_of_a_pass_is_committed(a: Consumer, b: Consumer) -> Ask:
     turn = await a.begin()
+    return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
+
+
+@scene("commit_pass", "chunk 0", again="lost 1")
+async def a_first_pass_that_read_nothing_begins_with_a_chunk(a: Consumer, b: Consumer) -> Ask:
+    delivery = await _unread(a)
+    return _first(a, delivery, [*step("s1", "g1"), *step("s2", "g1")], consumed=2, began_ms=3, last=False)
+
+
+@scene("commit_pass", "chunk 0")
+async def a_chunk_of_many_steps_follows_the_first_one(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
+    return lambda: a.commit(turn, *(step(f"s{n}", "g1") for n in range(3, 43)), last=False)
+
+
+@scene("commit_pass", "chunk 0")
+async def a_chunk_comes_again(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), last=False)
+    return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
+
+
+@scene("commit_pass", "lost 1")
+async def a_first_chunk_comes_after_another_pass_has_begun(a: Consumer, b: Consumer) -> Ask:
+    delivery = await _unread(a)
+    await a.load(delivery)
+    return _first(a, delivery, [*step("s1", "g1"), *step("s2", "g1")], consumed=2, began_ms=3, last=False)
+
+
+@scene("commit_pass", "gone cancelled")
+async def a_chunk_comes_after_the_end(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.finish(how="cancelled")
     return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
 
 

@@ -1,0 +1,11 @@
+-- What a call of commit_pass is about; what the pass asks for follows from ARGV[ITEMS] on.
+local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass, last, limit, retention, spec, started_at =
+  unpack(ARGV, 1, 14)
+local ITEMS = 15
+
+local function decimal(number) return string.format('%.0f', number) end
+
+-- The first write. OOM refuses it, and so all; a hash of another type as well.
+local function counted_first(name, by)
+  return type(redis.pcall('HINCRBY', TAG .. 'stats', name, by)) == 'number'
+end
