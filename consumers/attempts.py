@@ -14,13 +14,13 @@ from typing import TypeVar
 import msgspec
 
 from consumers.attempt import Attempt, Scope
-from consumers.bodies import Bodies, Drained
+from consumers.bodies import Bodies, Drained, Stopped
 from consumers.dispatch import step_message, step_stream
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from redisworld import clock, failures, messages
 from redisworld.durations import parse_ms
-from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, StepTimeout
+from redisworld.errors import InvalidInput, RedisUnavailable, RetryableError, RunCancelled, StepTimeout
 from redisworld.facts import fact
 from redisworld.observe import StepEnded, StepStarted, observe
 from redisworld.retries import leaves
@@ -56,11 +56,13 @@ class Attempts:
         if a.step.timeout_ms is not None:
             self._leases.limit(a.delivery, a.step.timeout_ms)
         try:
-            result = await self._bodies.run(a.step, Scope(self._world, a), a.input, self._slots.keep)
+            result = await self._bodies.run(a.step, Scope(self._world, a), a.input, a.delivery, self._slots.keep)
         except Drained:
             completion = self._retry(
                 a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
             )
+        except Stopped:
+            completion = self._stopped(a)
         except Exception as error:  # the edge of user code
             completion = self._unsuccessful(a, error)
         except asyncio.CancelledError:
@@ -100,6 +102,12 @@ class Attempts:
         cause, seconds = executed.completion.cause, executed.seconds
         observe(StepEnded(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, outcome, cause, seconds))
         return outcome
+
+    def _stopped(self, a: Attempt) -> Completion:
+        """The run was cancelled: no retry, whatever the step's policy is."""
+        fact(logging.INFO, "run cancelled, its step was stopped", _where(a))
+        payload = failures.encode(failures.describe(RunCancelled(a.run_id)))
+        return self._completion(a, "failed", payload, cause="cancelled")
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
         info = failures.describe(error, modules=self._bodies.modules)

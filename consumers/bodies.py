@@ -12,10 +12,12 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from redisworld.errors import StepTimeout
 from redisworld.metadata import StepScope, current_step
 from redisworld.workflows import Step
+from redisworld.world import Delivery
 
 _AGAIN_S = 1.0
 """A body that is still there so long after its cancellation is cancelled again: it may have swallowed it."""
@@ -23,6 +25,25 @@ _AGAIN_S = 1.0
 
 class Drained(Exception):
     """The body was cancelled because its worker shuts down."""
+
+
+class Stopped(Exception):
+    """The body was cancelled because its run was."""
+
+
+class _Running(msgspec.Struct, eq=False):
+    """A body that runs, and how often we have cancelled it."""
+
+    task: asyncio.Task[Any]
+    delivery: Delivery
+    is_async: bool
+    cancels: int = 0
+    why: Exception | None = None
+
+    def cancel(self, why: Exception) -> None:
+        self.cancels += 1
+        self.why = why
+        self.task.cancel()
 
 
 class Bodies:
@@ -33,8 +54,7 @@ class Bodies:
         """Loaded before any body ran, as in every process of the application."""
         self._max_payload = max_payload
         self._limiter = anyio.CapacityLimiter(threads)
-        self._running: dict[asyncio.Task[Any], int] = {}
-        """Tasks in which a body runs, and how often a drain has cancelled each."""
+        self._running: set[_Running] = set()
         self._abandoned: set[_Thread] = set()
         self._draining = False
         self._ended = anyio.Event()
@@ -63,30 +83,36 @@ class Bodies:
     def drain(self) -> None:
         """Cancel all bodies; each raises Drained where it is awaited. One that goes on is cancelled again."""
         self._draining = True
-        for task in self._running:
-            self._running[task] += 1
-            task.cancel()
+        for body in self._running:
+            body.cancel(Drained())
         if self._running:
             asyncio.get_running_loop().call_later(_AGAIN_S, self.drain)
+
+    def stop(self, delivery: Delivery) -> None:
+        """Cancel the body that this delivery runs: its run was cancelled. A thread cannot be stopped and goes on."""
+        for body in self._running:
+            if body.delivery == delivery and body.is_async:
+                body.cancel(Stopped())
 
     async def run(
         self,
         step: Step[..., Any],
         scope: StepScope,
         data: bytes,
+        delivery: Delivery,
         keep_slot: Callable[[], Callable[[], None]],
     ) -> bytes:
         """Decode the arguments, run the body once and encode its result.
 
         ``scope`` is what the body may learn. Raises what the body raises, InvalidArguments and InvalidValue for what
-        does not fit, StepTimeout, Drained.
+        does not fit, StepTimeout, Drained, Stopped.
         ``keep_slot`` is asked when a timed-out thread goes on; what it returns is called when that thread ends.
         """
         if self._draining:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
-        task = _current_task()
-        self._running[task] = 0
+        body = _Running(_current_task(), delivery, step.is_async)
+        self._running.add(body)
         known = current_step.set(scope)
         try:
             if step.timeout_ms is not None:
@@ -97,17 +123,16 @@ class Bodies:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
         except asyncio.CancelledError as error:
-            drained = self._running[task] > 0
-            for _ in range(self._running[task]):
-                task.uncancel()
-            if task.cancelling():
+            if body.task.cancelling() > body.cancels:
                 raise  # by somebody else, too: it is the worker that ends
-            if drained:
-                raise Drained from None
+            if body.why is not None:
+                raise body.why from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
         finally:
             current_step.reset(known)
-            del self._running[task]
+            self._running.remove(body)
+            for _ in range(body.cancels):
+                body.task.uncancel()
             self._ended.set()
 
     async def _in_time(

@@ -6,8 +6,11 @@ lease. The thread also watches the loop: what has not started when the loop stan
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 import msgspec
@@ -31,10 +34,15 @@ class _Hold(msgspec.Struct):
 
 
 class LeaseKeeper:
-    """Holds the leases of this process. A context manager; its thread lives as long as the context."""
+    """Holds the leases of this process. A context manager; its thread lives as long as the context.
 
-    def __init__(self, world: World) -> None:
+    ``cancelled`` is called on the event loop, at each renewal, for each delivery whose run has been cancelled.
+    """
+
+    def __init__(self, world: World, cancelled: Callable[[Delivery], None]) -> None:
         self._world = world
+        self._cancelled = cancelled
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._faults = world.connection.faults
         self._lease = world.settings.lease_ms / 1000
         self._blocked_limit = world.settings.max_blocked_loop_ms / 1000
@@ -45,6 +53,7 @@ class LeaseKeeper:
         self._thread = threading.Thread(target=self._run, name="redisworld-leases", daemon=True)
 
     def __enter__(self) -> LeaseKeeper:
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
         return self
 
@@ -140,17 +149,23 @@ class LeaseKeeper:
                 )
 
     def _renew_in(self, partition: Partition, holds: list[_Hold], renewal: Renewal, now: float, stalled: float) -> None:
-        mine = []
+        mine: dict[tuple[str, str, str], _Hold] = {}
         for hold in holds:
             if not hold.engaged and stalled > self._lease / 3:
                 renewal.give_back(hold.delivery)
                 self._mark_lost(hold)
             elif self._renewable(hold, now, stalled):
-                mine.append(hold)
-        lost = renewal.renew(partition, [hold.delivery for hold in mine]) if mine else set()
-        for hold in mine:
-            if hold.delivery.entry_id in lost:
-                self._mark_lost(hold)
+                mine[hold.delivery.key] = hold
+        renewed = renewal.renew(partition, [hold.delivery for hold in mine.values()])
+        for delivery in renewed.lost:
+            self._mark_lost(mine[delivery.key])
+        for delivery in renewed.cancelled:
+            self._tell_cancelled(delivery)
+
+    def _tell_cancelled(self, delivery: Delivery) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has been closed meanwhile
+                self._loop.call_soon_threadsafe(self._cancelled, delivery)
 
     def _renewable(self, hold: _Hold, now: float, stalled: float) -> bool:
         if hold.renew_until is not None:

@@ -59,10 +59,10 @@ class Worker:
         named = {step.queue for step in app.steps.values()} if queues is None else set(queues)
         self._queues = frozenset(named | {""})
         self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
-        self._leases = LeaseKeeper(world)
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
         self._bodies = Bodies(settings.concurrency, settings.max_payload)
+        self._leases = LeaseKeeper(world, cancelled=self._bodies.stop)
         attempts, orchestrator = parts(tracer())
         self._attempts = attempts(world, self._bodies, self._leases, self._step_slots)
         self._orchestrator = orchestrator(

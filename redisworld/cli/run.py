@@ -59,7 +59,7 @@ def _add_cancel(verbs: Any) -> None:
 def _add_terminate(verbs: Any) -> None:
     parser = add_verb(
         verbs, "terminate", _terminate, of=_OF, prepare=_check_terminate,
-        does="End a run at once, without asking its body; nothing is cleaned up.",
+        does="End a run at once, without asking its body; the bodies of its steps are cancelled soon after.",
         example="redisworld run terminate publish-cat --yes --reason 'stuck'",
     )  # fmt: skip
     parser.add_argument("--reason", metavar="TEXT", default="", help="recorded in the log")

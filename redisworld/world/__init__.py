@@ -23,7 +23,7 @@ from redisworld.world.outputs import Chunk, OutputInfo
 from redisworld.world.own_run import OwnRun, current_run
 from redisworld.world.queue import Stream
 from redisworld.world.reading_state import StateReader, read_state
-from redisworld.world.renewal import Renewal
+from redisworld.world.renewal import Renewal, Renewed
 from redisworld.world.world import World
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "OwnRun",
     "Recorded",
     "Renewal",
+    "Renewed",
     "Run",
     "StateReader",
     "Stream",

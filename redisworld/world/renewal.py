@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from redis.exceptions import NoScriptError, RedisError
 
 from redisworld import scripts
@@ -13,6 +14,13 @@ from redisworld.keys import Partition
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery, Outgoing
 from redisworld.world.replies import word_of
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """What a renewal found out: deliveries that are held no more, and those of runs that have been cancelled."""
+
+    lost: list[Delivery] = []
+    cancelled: list[Delivery] = []
 
 
 class Renewal:
@@ -26,17 +34,19 @@ class Renewal:
         """Close the client."""
         self._client.close()
 
-    def renew(self, partition: Partition, deliveries: Sequence[Delivery]) -> set[str]:
-        """Set the idle time of a partition's deliveries to 0; the entry ids held no more.
+    def renew(self, partition: Partition, deliveries: Sequence[Delivery]) -> Renewed:
+        """Set the idle time of a partition's deliveries to 0.
 
         Raises RedisUnavailable, and MalformedMessage where a key of the partition is not ours.
         """
         args: list[str | bytes | int] = [self._consumer]
         for delivery in deliveries:
-            args += [delivery.stream, delivery.entry_id]
-        if not deliveries:
-            return set()
-        return {entry.decode() for entry in self._call("renew_leases", partition, args)[1:]}
+            args += [delivery.stream, delivery.entry_id, delivery.text("run")]
+        found: dict[bytes, list[Delivery]] = {b"lost": [], b"cancelled": []}
+        for words in self._call("renew_leases", partition, args)[1:] if deliveries else ():
+            word, number = words.split()
+            found[word].append(deliveries[int(number) - 1])
+        return Renewed(found[b"lost"], found[b"cancelled"])
 
     def give_back(self, delivery: Delivery) -> None:
         """Put a delivery that has not started back into its stream, bytes as they are. Raises as ``renew`` does."""

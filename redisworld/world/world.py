@@ -346,7 +346,8 @@ class World:
     async def cancel(self, run_id: str, *, reason: str = "", terminate: bool = False) -> Status:
         """Ask the body to stop (it gets CancelledError), or end the run at once with ``terminate``.
 
-        A repeat changes nothing. Returns the status that the run then has or had already. Raises RunNotFound, and
+        Once the run has ended so, the bodies of its steps are cancelled, too, within a third of a lease. A repeat
+        changes nothing. Returns the status that the run then has or had already. Raises RunNotFound, and
         InvalidInput for what is no run id or a reason that is no text of at most 4,096 characters.
         """
         check_run_id(run_id)

@@ -46,9 +46,10 @@ class Consumers:
         [self.partition] = world.partitions
         self.seen: list[Any] = []
         self.metrics = _metrics(app) if metrics else None
-        self.leases = LeaseKeeper(world)
+        bodies = Bodies(settings.concurrency, settings.max_payload)
+        self.leases = LeaseKeeper(world, cancelled=bodies.stop)
         self.step_slots, self.replay_slots = Slots("step", settings.concurrency), Slots("workflow", 16)
-        attempts = Attempts(world, Bodies(settings.concurrency, settings.max_payload), self.leases, self.step_slots)
+        attempts = Attempts(world, bodies, self.leases, self.step_slots)
         self.orchestrator = Orchestrator(
             world,
             app,

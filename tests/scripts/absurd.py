@@ -77,6 +77,7 @@ _EXCEPTIONS = {
     "look_at_runs.cursor": "number",
     "mend_delayed.kind": "choice",
     "redispatch_step.name": "plain",
+    "renew_leases.run": "any",  # a stranger's
     "repin_delayed.kind": "choice",
     "repin_delayed.old": "any",
     **{f"redrive_letter.{name}": "any" for name in ("kind", "step_id", "name", "spec")},  # a stranger's
@@ -91,7 +92,7 @@ ITEMS = {
     "look_at_runs": "run cursor",
     "recover_run": "stream entry",
     "redispatch_step": "stream entry",
-    "renew_leases": "stream entry",
+    "renew_leases": "stream entry run",
     "start_many": "run_id workflow deployment pin spec root created message delay start_at",
 }
 """The names of what one item of a batch holds."""

@@ -9,7 +9,7 @@ import pytest
 
 from redisworld import messages
 from redisworld.keys import GROUP
-from redisworld.world import Renewal, Sweep
+from redisworld.world import Renewal, Renewed, Sweep
 from tests.scripts.driver import RUN, Consumer, end, inline, step
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ async def test_a_renewal_resets_the_idle_time_and_leaves_the_delivery_count(a: C
     delivery = (await a.dispatch(step("s1")))["s1"]
     await a.age(delivery)
 
-    assert renewal.renew(a.partition, [delivery]) == set()
+    assert renewal.renew(a.partition, [delivery]) == Renewed()
 
     assert (await idle_ms(a))[delivery.entry_id] < 10_000
     assert await a.pending(delivery) == (a.world.consumer, 1)
@@ -45,10 +45,20 @@ async def test_a_renewal_does_not_steal_back_what_another_took_over(a: Consumer,
     await b.take(deliveries["s1"])
     await a.world.deliveries.settle(deliveries["s2"])
 
-    lost = renewal.renew(a.partition, list(deliveries.values()))
+    renewed = renewal.renew(a.partition, list(deliveries.values()))
 
-    assert lost == {deliveries["s1"].entry_id, deliveries["s2"].entry_id}
+    assert renewed == Renewed(lost=[deliveries["s1"], deliveries["s2"]])
     assert await b.holds(deliveries["s1"])
+
+
+async def test_a_renewal_tells_of_runs_that_were_cancelled(a: Consumer, renewal: Renewal) -> None:
+    cancelled = await a.dispatch(step("s1"))
+    completed = await a.dispatch(step("s1", run="other"), run="other")
+    await a.finish(how="cancelled")
+    await a.finish("other")
+    deliveries = [*completed.values(), *cancelled.values()]
+
+    assert renewal.renew(a.partition, deliveries) == Renewed(cancelled=list(cancelled.values()))
 
 
 async def test_a_delivery_given_back_comes_again_with_its_bytes(a: Consumer, renewal: Renewal) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from redisworld.world import Renewal
+from redisworld.world import Renewal, Renewed
 from tests.scripts.driver import RUN, Consumer, consumers, end, inline, step
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_leases_are_renewed_and_reclaimed(a: Consumer, b: Consumer) -> Non
     for delivery in d.values():
         await a.age(delivery)
     renewal = Renewal(a.world.connection, a.world.consumer)
-    assert renewal.renew(a.partition, [d["s1"]]) == set()
+    assert renewal.renew(a.partition, [d["s1"]]) == Renewed()
     renewal.close()
 
     sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)

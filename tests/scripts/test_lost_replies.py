@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from redisworld.world import Renewal
+from redisworld.world import Renewal, Renewed
 from tests.scripts.driver import Consumer, step
 from tests.scripts.test_fences import put_step
 
@@ -90,5 +90,5 @@ async def test_a_renewal_asked_again_answers_the_same(a: Consumer, b: Consumer) 
     first, second = (renewal.renew(a.partition, list(deliveries.values())) for _ in range(2))
 
     renewal.close()
-    assert first == second == {deliveries["s2"].entry_id}
+    assert first == second == Renewed(lost=[deliveries["s2"]])
     assert await a.dump() == before

@@ -38,7 +38,7 @@ async def test_every_script_is_sent_again_when_redis_has_forgotten_it(a: Consume
     await a.move(d["s3"])
     renewal = Renewal(a.world.connection, a.world.consumer)
     await a.redis.script_flush()
-    assert renewal.renew(a.partition, [second.delivery]) == set()
+    assert renewal.renew(a.partition, [second.delivery]).lost == []
     renewal.close()
     called.add("renew_leases")
     a.clock.advance(5)

@@ -58,6 +58,7 @@ AS_IF_GONE = {
     ("reap_expired", "resumes"): "the keys of a run go, whatever they hold",
     ("reap_expired", "outs"): "the keys of a run go, whatever they hold",
     ("reap_expired", "outputs"): "the keys of a run go, whatever they hold",
+    ("renew_leases", "row"): "the leases of the other deliveries go on",
     **{
         (script, "resumes"): "the end of a run only lets them expire"
         for script in COMMANDS

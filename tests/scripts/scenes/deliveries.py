@@ -110,15 +110,22 @@ async def a_delivery_is_settled_under_an_entry_id_that_is_none(a: Consumer, b: C
 
 @scene("renew_leases", "broken")
 async def a_delivery_is_renewed_in_a_stream_that_is_none(a: Consumer, b: Consumer) -> Call:
-    return Call("renew_leases", a.partition.stats, (a.world.consumer, "stats", "1-1"))
+    return Call("renew_leases", a.partition.stats, (a.world.consumer, "stats", "1-1", RUN))
 
 
 @scene("renew_leases", "renewed")
 async def one_of_two_deliveries_can_be_renewed(a: Consumer, b: Consumer) -> Call:
     deliveries = (await a.dispatch(step("s1"), step("s2"))).values()
     await b.take(next(iter(deliveries)))
-    args = [part for delivery in deliveries for part in (delivery.stream, delivery.entry_id)]
+    args = [part for delivery in deliveries for part in (delivery.stream, delivery.entry_id, RUN)]
     return Call("renew_leases", a.partition.stats, (a.world.consumer, *args))
+
+
+@scene("renew_leases", "renewed")
+async def a_delivery_of_a_cancelled_run_is_renewed(a: Consumer, b: Consumer) -> Call:
+    [delivery] = (await a.dispatch(step("s1"))).values()
+    await a.finish(how="cancelled")
+    return Call("renew_leases", a.partition.stats, (a.world.consumer, delivery.stream, delivery.entry_id, RUN))
 
 
 # The sweep of a stream: what a repeat takes is what came since.

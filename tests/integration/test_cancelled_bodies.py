@@ -1,0 +1,176 @@
+"""Does the end of a cancelled run reach the bodies of its steps?"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from consumers.worker import Worker
+from redisworld import RunCancelled, Settings, Workflows, World
+from redisworld.events import Event, parse
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 15.0
+"""Generous for what takes a third of a lease."""
+
+wf = Workflows()
+told: dict[str, list[str]] = {}
+free = threading.Event()
+
+
+@wf.step
+async def endless(run: str, deaf: int = 0) -> None:
+    """Says what reaches it; ``deaf`` cancellations are swallowed."""
+    told[run].append("began")
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            told[run].append("cancelled")
+            if deaf <= 0:
+                raise
+            deaf -= 1
+
+
+@wf.step
+def in_a_thread(run: str) -> str:
+    told[run].append("began")
+    free.wait(60)
+    told[run].append("went on")
+    return "done"
+
+
+@wf.step(max_retries=1)
+async def raises_by_itself(run: str) -> str:
+    told[run].append("began")
+    if len(told[run]) == 1:
+        raise RunCancelled("another")  # as of a run that it waited for
+    return "again"
+
+
+@wf.workflow
+async def one(run: str, deaf: int = 0) -> None:
+    await endless(run, deaf)
+
+
+@wf.workflow
+async def many(run: str) -> None:
+    await asyncio.gather(*(endless(run) for _ in range(3)))
+
+
+@wf.workflow
+async def threaded(run: str) -> str:
+    return await in_a_thread(run)
+
+
+@wf.workflow
+async def raising(run: str) -> str:
+    return await raises_by_itself(run)
+
+
+@wf.workflow
+async def impatient(run: str) -> str:
+    """Ends although its step goes on."""
+    try:
+        async with asyncio.timeout(0.5):
+            await endless(run)
+    except TimeoutError:
+        return "over"
+    return "never"
+
+
+@asynccontextmanager
+async def working(url: str) -> AsyncIterator[World]:
+    settings = Settings(url=url, partitions=1, lease_ms=900, block_ms=200, grace_ms=500)
+    async with World.connect(settings=settings) as world, anyio.create_task_group() as tasks:
+        worker = Worker(world, wf)
+        tasks.start_soon(worker.run)
+        yield world
+        worker.stop()
+
+
+async def until(run: str, *words: str) -> None:
+    with anyio.fail_after(SOON_S):
+        while told[run] != list(words):  # noqa: ASYNC110  # bodies tell it
+            await anyio.sleep(0.02)
+
+
+async def ended(world: World, run: str, steps: int) -> list[Event]:
+    """The log, once so many steps have ended."""
+    with anyio.fail_after(SOON_S):
+        while True:
+            log = [parse(element) for element in await world.log(run)]
+            if sum(event.kind in ("step_completed", "step_failed") for event in log) == steps:
+                return log
+            await anyio.sleep(0.05)
+
+
+async def started(world: World, workflow: object, run: str, *args: object, bodies: int = 1) -> None:
+    told[run] = []
+    await world.start(workflow, run, *args, run_id=run)  # type: ignore[call-overload]
+    await until(run, *["began"] * bodies)
+
+
+@pytest.mark.parametrize(("workflow", "bodies"), [(one, 1), (many, 3)], ids=["inline", "queued, too"])
+async def test_a_terminated_run_cancels_its_bodies_and_no_retry_follows(
+    redis_url: str, workflow: object, bodies: int
+) -> None:
+    run = f"terminated-{bodies}"
+    async with working(redis_url) as world:
+        await started(world, workflow, run, bodies=bodies)
+        await world.cancel(run, terminate=True)
+
+        await until(run, *["began"] * bodies, *["cancelled"] * bodies)
+        log = await ended(world, run, bodies)
+
+    assert [event.kind for event in log][-bodies - 1 :] == ["run_cancelled", *["step_failed"] * bodies]
+
+
+async def test_a_body_that_swallows_its_cancellation_is_cancelled_again(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, one, "deaf", 2)
+        await world.cancel("deaf", terminate=True)
+
+        await until("deaf", "began", "cancelled", "cancelled", "cancelled")
+
+
+async def test_a_cancel_that_the_body_lets_through_reaches_the_step_it_waits_for(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, one, "asked")
+        await world.cancel("asked")
+
+        await until("asked", "began", "cancelled")
+
+
+async def test_a_thread_cannot_be_stopped_and_its_result_is_recorded(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, threaded, "thread")
+        await world.cancel("thread", terminate=True)
+        await anyio.sleep(0.9)  # three renewals
+        free.set()
+
+        await until("thread", "began", "went on")
+        assert (await ended(world, "thread", 1))[-1].kind == "step_completed"
+
+
+async def test_a_step_that_raises_run_cancelled_by_itself_is_retried(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        told["raising"] = []
+        run = await world.start(raising, "raising", run_id="raising")
+        assert await run.result(timeout=SOON_S) == "again"
+
+
+async def test_a_run_that_completes_leaves_its_steps_alone(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        told["left"] = []
+        run = await world.start(impatient, "left", run_id="left")
+        assert await run.result(timeout=SOON_S) == "over"
+        await anyio.sleep(0.9)  # three renewals
+
+        assert told["left"] == ["began"]
