@@ -16,6 +16,7 @@ import msgspec
 from consumers.attempt import Attempt, Scope
 from consumers.bodies import Bodies, Drained, Stopped
 from consumers.dispatch import step_message, step_stream
+from consumers.handback import bury
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from redisworld import clock, failures, messages
@@ -77,10 +78,17 @@ class Attempts:
         return Executed(a, completion, clock.monotonic() - started)
 
     async def record(self, executed: Executed) -> Recorded:
-        """Record an outcome on its own."""
+        """Record an outcome on its own; a delivery whose outcome cannot be recorded is buried."""
         recorded = await self.insist(executed, partial(self._world.deliveries.complete, executed.completion))
         self.ended(executed, recorded.outcome)
+        if recorded.outcome == "broken":
+            await self.bury(executed, recorded)
         return recorded
+
+    async def bury(self, executed: Executed, recorded: Recorded) -> None:
+        """Park the run whose data in Redis takes no outcome: to run the body again would end no better."""
+        a, detail = executed.attempt, f"the completion answered broken: {recorded.detail}"
+        await bury(self._world, a.delivery, run_id=a.run_id, reason="broken", detail=detail)
 
     async def insist(self, executed: Executed, call: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a call that records an outcome: a lost reply is asked again, and costs no retry of the body."""

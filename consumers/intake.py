@@ -165,6 +165,9 @@ class Intake:
             if answer.detail == "responsible":
                 self._work.begin(self._in_turn(taken.delivery, self._steps.continue_run, taken))
                 return
+            if answer.outcome == "broken":
+                self._work.begin(self._in_turn(taken.delivery, self._attempts.bury, executed, answer))
+                return
         self._let_go(taken.delivery)
 
     # -- one delivery

@@ -5,6 +5,8 @@ The table of docs/dead-letters.md, row by row, with a whole worker.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -105,8 +107,14 @@ async def delivered_too_often_and_its_run_not_in_clear(c: Consumers) -> None:
 
 
 async def garbled_state(c: Consumers) -> None:
-    message = await one_step_queued(c)
-    c.raw.hset(c.partition.run("r"), f"s:{message.step_id}", "rubbish")
+    await one_step_queued(c)
+    garble(c)
+
+
+async def garbled_while_the_body_runs(c: Consumers) -> None:
+    """The completion was answered ``broken``, which nobody was told, and the body ran again after each lease."""
+    await one_step_queued(c)
+    _garble_in_the_body(c)
 
 
 async def too_many_reroutes(c: Consumers) -> None:
@@ -118,6 +126,18 @@ async def too_many_reroutes(c: Consumers) -> None:
     await reroute(c.world, delivery, message, message, deployment="blue", target="", hops=3)
 
 
+def garble(c: Consumers) -> None:
+    """Nobody can read the states of run ``r``'s steps any more."""
+    row = c.partition.run("r")
+    for field in c.raw.hkeys(row):
+        if field.startswith(b"s:"):
+            c.raw.hset(row, field.decode(), "rubbish")
+
+
+def _garble_in_the_body(c: Consumers) -> None:
+    conf_app.during.append(lambda: garble(c))
+
+
 Bury = Callable[[Consumers], Awaitable[None]]
 FAILED, PARKED, GOES_ON = "failed", "parked", "goes on"
 
@@ -126,6 +146,7 @@ BURIALS: dict[Bury, tuple[str, str, str]] = {
     unknown_step: ("unknown_name", PARKED, ""),
     newer_spec: ("newer_spec", PARKED, ""),
     garbled_state: ("broken", PARKED, ""),
+    garbled_while_the_body_runs: ("broken", PARKED, ""),
     rubbish_for_a_wake: ("undecodable", GOES_ON, ""),
     more_fields_than_a_script_can_unpack: ("undecodable", GOES_ON, ""),
     rubbish_for_a_run_that_none_can_be_called: ("undecodable", GOES_ON, ""),
@@ -165,6 +186,48 @@ async def _rests(consumers: Consumers, outcome: str, letter: Letter) -> RunRow:
         while (row := await consumers.world.row("r")).status is not wanted:  # noqa: ASYNC110 another task works
             await anyio.sleep(0.02)
     return row
+
+
+async def test_the_wake_of_an_inline_step_whose_outcome_cannot_be_recorded_is_buried(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stayed pending, and after each lease the body ran again."""
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.pair, run_id="r")
+        _garble_in_the_body(consumers)
+        await consumers.wake()
+        letter = await _only_letter(consumers)
+    assert (letter.reason, letter.kind) == ("broken", "workflow")
+    assert letter.detail.startswith("the completion answered broken: the state of this step")
+    [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert (line.levelname, letter.detail in line.getMessage()) == ("ERROR", True)
+
+
+async def test_the_owner_of_an_inline_step_whose_state_cannot_be_read_is_buried(connect: Connect) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        delivery = await consumers.take("workflows")
+        assert delivery is not None
+        worker = asyncio.ensure_future(consumers.process(delivery))
+
+        def die() -> None:
+            worker.cancel()
+            raise asyncio.CancelledError
+
+        conf_app.during.append(die)
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+        garble(consumers)
+        await consumers.process(await consumers.redelivered(delivery))
+        letter = await _only_letter(consumers)
+    assert (letter.reason, letter.kind) == ("broken", "workflow")
+
+
+async def _only_letter(consumers: Consumers) -> Letter:
+    """The only dead letter, for which run ``r`` is parked."""
+    [letter] = [letter async for letter in consumers.world.dead.letters()]
+    assert (await consumers.world.row("r")).parked == (letter.name,)
+    return letter
 
 
 async def test_a_message_of_a_run_that_does_not_exist_makes_no_run(connect: Connect, raw: redis.Redis) -> None:
