@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
@@ -10,7 +11,7 @@ import anyio
 from consumers.health import Health
 from consumers.pauses import Pauses
 from consumers.slots import Slots
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.state import WorkerState
 from redisworld.workflows import Workflows
 from redisworld.world import BEAT_S, Stream, World
@@ -53,7 +54,7 @@ class Presence:
             await anyio.sleep(_LOOK_S)
 
     async def tick(self) -> None:
-        """One beat, and now and then a look at what others have left on the lists. Raises RedisUnavailable."""
+        """One beat, and now and then a look at what others have left on the lists. Raises as ``Heartbeats.beat``."""
         state, reason = self._state()
         now_ms = self._world.now_ms()
         beat = WorkerState(
@@ -83,6 +84,9 @@ class Presence:
             await self._world.heartbeats.leave(self._world.consumer)
         except RedisUnavailable as error:
             self._world.connection.faults.warn("redis", "heartbeat not removed, it ends by itself", error=error)
+        except MalformedMessage as error:
+            what = "heartbeat not removed, it ends by itself"
+            self._world.connection.faults.warn("presence", what, level=logging.ERROR, error=error)
 
     def _state(self) -> tuple[str, str]:
         problem = self._health.ready()

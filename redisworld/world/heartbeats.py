@@ -7,13 +7,13 @@ only a scan of all keys could find them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from redis.exceptions import ResponseError
 
-from redisworld.errors import RedisUnavailable
+from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.keys import Partition, listed_streams, listed_workers, worker_key
 from redisworld.state import WorkerState
 from redisworld.world.connection import Connection
@@ -37,7 +37,10 @@ class Heartbeats:
         self._partitions = partitions
 
     async def beat(self, worker: WorkerState, streams: Iterable[str]) -> None:
-        """Put ``worker`` on the list, and these streams, which may hold messages. Raises RedisUnavailable."""
+        """Put ``worker`` on the list, and these streams, which may hold messages.
+
+        Raises RedisUnavailable, and MalformedMessage where a key of another type lies in the place of a list.
+        """
         listed = dict.fromkeys(streams, worker.beat_at)
 
         async def call() -> Any:
@@ -48,7 +51,7 @@ class Heartbeats:
                 pipeline.zadd(listed_streams(self._namespace), listed)
             return await pipeline.execute()
 
-        await self._connection.run("beat", call, patience_ms=0)
+        await self._listing("beat", call, patience_ms=0)
 
     async def beat_again(self, worker: WorkerState) -> bool:
         """Say that ``worker`` still lives; False where Redis has not heard of it lately. Raises RedisUnavailable."""
@@ -75,7 +78,7 @@ class Heartbeats:
             self._connection.faults.warn("redis", "streams not listed, so no exporter sees them yet", error=error)
 
     async def leave(self, consumer: str) -> None:
-        """Say that a worker has ended. Raises RedisUnavailable."""
+        """Say that a worker has ended. Raises as ``beat``."""
 
         async def call() -> Any:
             pipeline = self._connection.commands.pipeline(transaction=False)
@@ -83,10 +86,17 @@ class Heartbeats:
             pipeline.srem(listed_workers(self._namespace), consumer)
             return await pipeline.execute()
 
-        await self._connection.run("leave", call, patience_ms=0)
+        await self._listing("leave", call, patience_ms=0)
+
+    async def _listing(self, op: str, call: Callable[[], Awaitable[Any]], *, patience_ms: int | None = None) -> Any:
+        try:
+            return await self._connection.run(op, call, patience_ms=patience_ms)
+        except ResponseError as error:
+            lists = f"{listed_workers(self._namespace)} and {listed_streams(self._namespace)}"
+            raise MalformedMessage(f"the lists of workers and streams, {lists}, cannot be kept: {error}") from error
 
     async def prune(self, now_ms: int) -> None:
-        """Take workers off the list that have no key, and empty streams that nobody reads. Raises RedisUnavailable.
+        """Take workers off the list that have no key, and empty streams that nobody reads. Raises as ``beat``.
 
         Somebody who comes back meanwhile is on the list again with the next beat.
         """
@@ -97,20 +107,20 @@ class Heartbeats:
         async def read() -> Any:
             return await self._connection.commands.smembers(listed_workers(self._namespace))
 
-        listed = [name.decode("utf-8", "replace") for name in await self._connection.run("listed_workers", read)]
+        listed = [name.decode("utf-8", "replace") for name in await self._listing("listed_workers", read)]
         if not listed:
             return
 
         async def look() -> Any:
             return await self._connection.commands.mget([worker_key(self._namespace, name) for name in listed])
 
-        lives = await self._connection.run("look_at_workers", look)
+        lives = await self._listing("look_at_workers", look)
         if gone := [name for name, beat in zip(listed, lives, strict=True) if beat is None]:
 
             async def remove() -> Any:
                 return await self._connection.commands.srem(listed_workers(self._namespace), *gone)
 
-            await self._connection.run("forget_workers", remove)
+            await self._listing("forget_workers", remove)
 
     async def _prune_streams(self, now_ms: int) -> None:
         key, before = listed_streams(self._namespace), now_ms - _UNREAD_MS
@@ -118,7 +128,7 @@ class Heartbeats:
         async def read() -> Any:
             return await self._connection.commands.zrange(key, "-inf", before, byscore=True, offset=0, num=100)
 
-        old = [name.decode("utf-8", "replace") for name in await self._connection.run("listed_streams", read)]
+        old = [name.decode("utf-8", "replace") for name in await self._listing("listed_streams", read)]
         if not old:
             return
 
@@ -130,7 +140,7 @@ class Heartbeats:
                     pipeline.xlen(partition.tag + name)
             return await pipeline.execute(raise_on_error=False)
 
-        answers = await self._connection.run("look_at_streams", look)
+        answers = await self._listing("look_at_streams", look)
         each = 2 * len(self._partitions)
         empty = [name for at, name in enumerate(old) if not any(answers[at * each + 1 : (at + 1) * each : 2])]
         if empty:
@@ -138,4 +148,4 @@ class Heartbeats:
             async def remove() -> Any:
                 return await self._connection.commands.zrem(key, *empty)
 
-            await self._connection.run("forget_streams", remove)
+            await self._listing("forget_streams", remove)

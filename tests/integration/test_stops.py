@@ -132,3 +132,27 @@ async def test_where_redis_refuses_to_end_a_read_it_waits_its_time(
     told = [record for record in caplog.records if "cannot be ended" in record.getMessage()]
     assert [record.levelno for record in told] == [logging.INFO]
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize("make", [full_worker, Timekeeper], ids=["worker", "timers only"])
+@pytest.mark.parametrize("key", ["rw:{default}:workers", "rw:{default}:streams"])
+async def test_a_list_of_another_type_is_named_and_the_end_is_as_usual(
+    redis_url: str, raw: redis.Redis, make: Make, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A drained worker ended with a traceback."""
+    settings = Settings(url=redis_url, partitions=2)
+    async with World.connect(settings=settings):
+        pass
+    raw.delete(key)
+    raw.set(key, "not ours")
+    with caplog.at_level(logging.INFO, "redisworld"):
+        await started_and_stopped(settings, make)
+    assert caplog.messages[-1].startswith("worker stopped")
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert errors
+    assert all(key in record.getMessage() and not record.exc_info for record in errors)
+    told = {record.getMessage().partition(":")[0] for record in errors}
+    assert told >= (
+        {"no heartbeat", "heartbeat not removed, it ends by itself"} if "workers" in key else {"no heartbeat"}
+    )
+    raw.delete(key)
