@@ -35,7 +35,7 @@ async def sleep(until: timedelta | float | str | datetime) -> None:
     The run uses no worker meanwhile and may sleep for months; a time that has passed returns at once.
     Raises InvalidInput outside a workflow body, for a naive datetime and for what is no duration.
     """
-    loop = _body("sleep()", "use asyncio.sleep() in a step").loop
+    loop = _body("redisworld's sleep()", "use asyncio.sleep() in a step").loop
     waiter: asyncio.Future[None] = loop.create_future()
     timer = loop.wait_until(_due_ms(until, loop.now_ms), _release, waiter)
     try:
@@ -58,7 +58,11 @@ def hook(type: Any = Any, /, *, token: str | None = None, metadata: Any = None) 
     next waits; payloads that arrive before somebody awaits the hook are kept. Raises InvalidInput outside a body and
     for a token that cannot be one, InvalidValue for metadata that cannot be stored.
     """
-    body = _body("hook()", "a step can resume one: World.resume")
+    return _hook("redisworld's hook()", type, token, metadata)
+
+
+def _hook(what: str, type: Any, token: str | None, metadata: Any) -> Hook[Any]:
+    body = _body(what, "a step can resume one: World.resume")
     if token is not None:
         check_token(token)
     packed = (
@@ -84,22 +88,26 @@ class BaseHook:
     @classmethod
     def wait(cls, *, token: str | None = None, metadata: Any = None) -> Hook[Self]:
         """``hook(cls, token=token, metadata=metadata)``: await it for one payload, or iterate over it."""
-        return hook(cls, token=token, metadata=metadata)
+        return _hook(f"{cls.__name__}.wait()", cls, token, metadata)
 
 
 def now() -> datetime:
     """Body time: when the last event the body has seen was recorded, as an aware UTC datetime."""
-    return datetime.fromtimestamp(_body("now()", "use datetime.now() in a step").loop.now_ms / 1_000, UTC)
+    return datetime.fromtimestamp(_body("redisworld's now()", "use datetime.now() in a step").loop.now_ms / 1_000, UTC)
 
 
 def random() -> stdlib_random.Random:
     """A random generator that repeats in every replay of this run. Not for secrets: its seed is the run id."""
-    return _body("random()", "use the random module in a step").random()
+    return _random("redisworld's random()", "use the random module in a step")
 
 
 def uuid4() -> uuid.UUID:
     """A random UUID that is the same in every replay of this run."""
-    return uuid.UUID(int=random().getrandbits(128), version=4)
+    return uuid.UUID(int=_random("redisworld's uuid4()", "use uuid.uuid4() in a step").getrandbits(128), version=4)
+
+
+def _random(what: str, instead: str) -> stdlib_random.Random:
+    return _body(what, instead).random()
 
 
 def patched(name: str) -> bool:
@@ -110,13 +118,13 @@ def patched(name: str) -> bool:
     False in every replay. The first call of a name in a run decides for all of them. ``name`` is a word of at most 100
     characters; a run has at most 100. Raises InvalidInput, also outside a workflow body.
     """
-    return _body("patched()", "a step always runs the newest code").patched(name)
+    return _body("redisworld's patched()", "a step always runs the newest code").patched(name)
 
 
 def _body(what: str, instead: str) -> Body:
     body = current()
     if body is None:
-        raise InvalidInput(f"redisworld's {what} belongs in a workflow body; {instead}")
+        raise InvalidInput(f"{what} belongs in a workflow body; {instead}")
     return body
 
 

@@ -99,5 +99,5 @@ def test_the_payloads_of_a_class_can_be_iterated_until_its_hook_is_disposed_of()
 
 
 def test_wait_outside_a_body_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"redisworld's hook\(\) belongs in a workflow body"):
+    with pytest.raises(InvalidInput, match=r"^InDataclass.wait\(\) belongs in a workflow body"):
         InDataclass.wait()

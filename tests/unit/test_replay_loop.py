@@ -7,7 +7,7 @@ import contextvars
 import gc
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,9 @@ import pytest
 
 from redisworld import values
 from redisworld.errors import InvalidInput
-from redisworld.replay import Instance, current, loop, now, sleep, uuid4
+from redisworld.metadata import get_step_metadata, get_workflow_metadata
+from redisworld.replay import Instance, current, hook, loop, now, patched, random, sleep, uuid4
+from redisworld.telling import get_writable, set_attributes
 from redisworld.workflows import Workflow, Workflows
 from tests.unit.replay_driver import START, Driver
 
@@ -185,10 +187,26 @@ def test_task_names_count_from_one_in_every_instance() -> None:
     assert drive(body).run() == drive(body).run()
 
 
-@pytest.mark.parametrize("call", [now, uuid4, lambda: asyncio.run(sleep(1))])
-def test_body_functions_outside_a_body_are_refused(call: Any) -> None:
-    with pytest.raises(InvalidInput, match="belongs in a workflow body"):
-        call()
+OUTSIDE: dict[str, Callable[[], object]] = {
+    "redisworld's now()": now,
+    "redisworld's random()": random,
+    "redisworld's uuid4()": uuid4,
+    "redisworld's hook()": hook,
+    "redisworld's patched()": lambda: patched("gate"),
+    "redisworld's sleep()": lambda: asyncio.run(sleep(1)),
+    "get_step_metadata()": get_step_metadata,
+    "get_workflow_metadata()": get_workflow_metadata,
+    "get_writable()": get_writable,
+    "set_attributes()": lambda: asyncio.run(set_attributes(a="1")),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_is_called_outside_a_body_is_refused_by_its_own_name(name: str) -> None:
+    """uuid4() complained of random()."""
+    with pytest.raises(InvalidInput) as refused:
+        OUTSIDE[name]()
+    assert str(refused.value).startswith(f"{name} ")
 
 
 def test_a_naive_datetime_is_refused() -> None:
