@@ -30,6 +30,7 @@ from consumers.steps import StepConsumer
 from consumers.timekeeper import Timekeeper
 from consumers.timers import Timers
 from consumers.traced import parts
+from consumers.unserved import Unserved
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.facts import fact
 from redisworld.observe import tracer
@@ -116,6 +117,7 @@ class Worker:
             Reclaimer(self._world, slots, self.health.loop("pending", may_be_silent=True), self._accept),
             Retention(self._world),
             Recovery(self._world, self._app, [*step_streams, *workflow_streams]),
+            Unserved(self._world),
         )
         slots_of = (self._step_slots, self._replay_slots)
         presence = Presence(self._world, self._app, self.health, slots=slots_of, streams=self.streams)

@@ -49,6 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     affinity: bool = False
     """With affinity a run's messages go only to workers of the deployment that started it."""
 
+    deployment_grace_ms: int = 600_000
+    """With affinity: how long messages of a deployment may wait that no live worker serves, while others live. Then
+    their runs fail with ``DEPLOYMENT_MISMATCH``; 0 lets them wait for ever."""
+
     concurrency: int = 64
     """Step bodies at once in one worker. Measured best prefetch for no-op steps; lower it for heavy bodies."""
 
@@ -143,8 +147,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     "log_page", "reclaim_every_ms", "timer_poll_ms", "reap_every_ms", "recover_every_ms", "max_payload",
                     "chunk_bytes", "max_log_events", "redis_timeout_ms", "output_length",
                     "output_chunk_bytes")  # fmt: skip
-        not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "refused_limit_ms", "retention_ms",
-                        "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
+        not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "deployment_grace_ms", "refused_limit_ms",
+                        "retention_ms", "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
         for names, least in ((positive, 1), (not_negative, 0)):
             for name in names:
                 value, most = getattr(self, name), _most(name)

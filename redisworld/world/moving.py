@@ -4,30 +4,25 @@ First the rows: from then on whatever sends something for a run sends it to the 
 pass or a body that is under way (``include/deployments.lua``). Then the delayed messages, then the streams, where those
 end up that were promoted meanwhile. Each run, delayed message and delivery is moved by one script call, so whoever is
 killed has moved some and lost none, and a repeat goes on with the rest.
-
-Messages in a stream are taken as a worker takes them: an undelivered entry is never deleted, or its group would lose
-count. What a live worker holds it finishes; that of dead ones is taken over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from redis.exceptions import ResponseError
 
 from redisworld import messages
 from redisworld.errors import DeploymentBusy, MalformedMessage
-from redisworld.keys import GROUP, Partition
+from redisworld.keys import Partition
 from redisworld.runs import Status
 from redisworld.settings import check_word
 from redisworld.world.deliveries import Delivery, Outgoing
 from redisworld.world.listing_runs import page_of_runs
-from redisworld.world.queue import Stream, fields_of, key_of
-from redisworld.world.replies import text_of, word_of
+from redisworld.world.pinned import Pinned
+from redisworld.world.replies import word_of
 from redisworld.world.serving import Serving, read_serving
 
 if TYPE_CHECKING:
@@ -80,18 +75,18 @@ class Mover:
         self._deployment = deployment
         self._to = to
         self._tick = tick
+        self._pinned = Pinned(world, deployment)
 
     async def look(self) -> Move:
         """What a move would take along now. It writes nothing."""
         serving = await read_serving(self._world)
-        streams = await self._streams(serving)
-        held = await self._held(serving, streams)
-        waiting = sum(await self._lengths(streams)) - sum(held.values())
+        waiting = await self._pinned.waiting(serving)
+        held = await self._pinned.held(waiting, serving)
         return self._told(
             serving,
             done=False,
             runs=await _count(self._runs()),
-            messages=max(0, waiting),
+            messages=max(0, sum(waiting.values()) - sum(held.values())),
             delayed=await _count(self._delayed()),
             held=held,
         )
@@ -99,7 +94,7 @@ class Mover:
     async def move(self, *, leave_held: bool) -> Move:
         """Move all there is now. Raises DeploymentBusy unless what live workers hold may be left to them."""
         serving = await read_serving(self._world)
-        held = await self._held(serving, await self._streams(serving))
+        held = await self._pinned.held(await self._pinned.waiting(serving), serving)
         if held and not leave_held:
             raise DeploymentBusy(
                 f"live workers hold {sum(held.values())} messages of deployment {self._deployment!r} "
@@ -113,11 +108,9 @@ class Mover:
         delayed = await self._each("delayed", self._delayed(), self._move_delayed)
         # whoever has come or gone meanwhile counts as it is now
         serving = await read_serving(self._world)
-        streams = await self._streams(serving)
-        taken = await self._each("messages", self._take(streams, serving), self._move_message)
-        for stream in streams:
-            await self._world.upkeep.remove_consumer(stream, self._world.consumer)
-        held = await self._held(await read_serving(self._world), streams)
+        waiting = await self._pinned.waiting(serving)
+        taken = await self._each("messages", self._pinned.take(waiting, serving), self._move_message)
+        held = await self._pinned.held(waiting, await read_serving(self._world))
         return self._told(serving, done=True, runs=runs, messages=taken, delayed=delayed, held=held)
 
     def _told(
@@ -204,74 +197,7 @@ class Mover:
         reply = await self._world.call("repin_delayed", partition, kind, run_id, id, body, self._readdressed(body))
         return word_of(reply) == "moved"
 
-    # -- streams
-
-    async def _streams(self, serving: Serving) -> list[Stream]:
-        """The deployment's own streams: of each queue that any deployment has."""
-        queues = {"steps", "workflows"} | {name.partition("@")[0] for name in serving.streams}
-        names = [f"{queue}@{self._deployment}" for queue in sorted(queues)]
-        streams = [(partition, name) for partition in self._world.partitions for name in names]
-        return [stream for stream, n in zip(streams, await self._lengths(streams), strict=True) if n]
-
-    async def _lengths(self, streams: list[Stream]) -> list[int]:
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            for stream in streams:
-                pipeline.xlen(key_of(stream))
-            return await pipeline.execute()
-
-        lengths: list[int] = await self._world.connection.run("count_waiting", call) if streams else []
-        return lengths
-
-    async def _held(self, serving: Serving, streams: list[Stream]) -> Counter[str]:
-        """How many messages each live worker holds."""
-        found: Counter[str] = Counter()
-        for stream in streams:
-
-            async def call(stream: Stream = stream) -> Any:
-                return await self._world.connection.commands.xinfo_consumers(key_of(stream), GROUP)
-
-            try:
-                consumers = await self._world.connection.run("look_at_consumers", call)
-            except ResponseError:  # nobody has ever read it, so it has no group
-                continue
-            found.update({text_of(each["name"]): each["pending"] for each in consumers if each["pending"]})
-        return Counter({name: count for name, count in found.items() if name in serving.workers})
-
-    async def _take(self, streams: list[Stream], serving: Serving) -> AsyncIterator[list[Delivery]]:
-        """What waits in these streams, page by page: what dead workers hold, and what nobody has read."""
-        for stream in streams:
-            await self._world.queue.ensure_groups([stream])
-            after = "-"
-            while page := await self._pending(stream, after):
-                after = f"({text_of(page[-1]['message_id'])}"
-                yield await self._take_over(
-                    stream, [entry for entry in page if text_of(entry["consumer"]) not in serving.workers]
-                )
-            while read := await self._world.queue.read([stream], count=_PAGE):
-                yield read
-
-    async def _pending(self, stream: Stream, after: str) -> list[dict[str, Any]]:
-        async def call() -> Any:
-            return await self._world.connection.commands.xpending_range(key_of(stream), GROUP, after, "+", _PAGE)
-
-        pending: list[dict[str, Any]] = await self._world.connection.run("page_pending", call)
-        return pending
-
-    async def _take_over(self, stream: Stream, pending: list[dict[str, Any]]) -> list[Delivery]:
-        """Those that nobody has renewed or taken over meanwhile: their idle time has only grown."""
-
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            for entry in pending:
-                idle_ms = entry["time_since_delivered"]
-                pipeline.xclaim(key_of(stream), GROUP, self._world.consumer, idle_ms, [entry["message_id"]])
-            return await pipeline.execute()
-
-        claimed = await self._world.connection.run("take_over", call) if pending else []
-        return [
-            Delivery(*stream, text_of(entry), fields_of(pairs)) for found in claimed for entry, pairs in found if pairs
-        ]
+    # -- messages
 
     async def _move_message(self, delivery: Delivery) -> bool:
         answer = await self._send(delivery)

@@ -17,6 +17,7 @@ from redisworld.observe import MessageMoved, RunFetched
 from redisworld.runs import Status
 from redisworld.state import WorkerState
 from redisworld.world.moving import Mover
+from redisworld.world.pinned import Pinned
 from tests.apps import conf_app
 from tests.chaos import invariants
 from tests.conformance.conftest import Connect
@@ -298,9 +299,9 @@ async def test_an_entry_that_its_owner_renews_meanwhile_is_left_to_it(raw: redis
         (pending,) = raw.xpending_range(key, GROUP, "-", "+", 10)
         raw.xclaim(key, GROUP, blue.world.consumer, 0, [delivery.entry_id], justid=True)
 
-        mover = Mover(green.world, "blue", "green")
+        pinned = Pinned(green.world, "blue")
 
-        assert await mover._take_over(blue.stream("workflows"), [pending]) == []
+        assert await pinned._take_over(blue.stream("workflows"), [pending]) == []
 
 
 async def test_a_third_deployment_sends_a_message_from_before_the_move_to_where_the_run_is_now(
