@@ -69,7 +69,11 @@ def check_url(url: str) -> None:
     database = path.partition("/")[2] if parts.scheme.endswith(_SENTINEL) else path
     if parts.scheme != "unix" and database and not database.isdecimal():
         raise InvalidInput(f"a URL of Redis ends with the number of a database, not with {database!r}")
-    if wrong := _OF_REPLIES & parse_qs(parts.query, keep_blank_values=True).keys():
+    options = parse_qs(parts.query, keep_blank_values=True)
+    for database in options.get("db", ()):
+        if not database.isdecimal():
+            raise InvalidInput(f"db in a URL of Redis is the number of a database, not {database!r}")
+    if wrong := _OF_REPLIES & options.keys():
         raise InvalidInput(f"the URL of Redis has the option {min(wrong)}, which redisworld decides itself")
 
 
@@ -114,7 +118,7 @@ def nodes_named(url: str) -> list[Address]:
         return []
     parts = urlsplit(f"{scheme.removesuffix(_CLUSTER)}://{rest}")
     nodes = [_address(text, _PORT, "a node of a cluster") for text in _hosts(parts.netloc)]
-    if not nodes or parts.path.strip("/0"):
+    if not nodes or parts.path.strip("/0") or any(db.strip("0") for db in parse_qs(parts.query).get("db", ())):
         raise InvalidInput(
             "a URL of a cluster is redis+cluster://host:6379,host:6379; "
             f"here {'is a database, and a cluster has none' if nodes else 'every host is missing'}"

@@ -33,7 +33,7 @@ from redisworld.world.addresses import Address, node_named, nodes_named, redacte
 from redisworld.world.clients import blocking_client, is_embedded
 from redisworld.world.faults import FaultLog
 from redisworld.world.nodes import COMMANDS_AT_ONCE, Alone, BlockingRead, Cluster
-from redisworld.world.refusals import error_word, is_transient, why
+from redisworld.world.refusals import error_word, is_transient, unwrapped, why
 from redisworld.world.routed_blocking import RoutedBlocking
 
 _CLOSE_S = 1.0
@@ -107,7 +107,9 @@ class Connection:
         try:
             await self._first_ping()
         except ResponseError as error:  # Redis is there and says no: a database that does not exist
-            raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses this URL: {error}") from error
+            database = self.nodes.database
+            refused = "this URL" if database is None else f"database {database} of this URL"
+            raise InvalidInput(f"Redis at {redacted(self.settings.url)} refuses {refused}: {error}") from error
         if self.clustered or self.embedded or not await self._is_of_a_cluster():
             return
         node = node_named(self.settings.url)
@@ -274,10 +276,11 @@ class Connection:
             started = clock.perf_counter()
             try:
                 reply = await attempt()
-            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as error:
+            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as raised:
+                error = unwrapped(raised)
                 observe(RedisCalled(op, clock.perf_counter() - started, error_word(error)))
                 if not is_transient(error):
-                    raise
+                    raise error from error.__cause__
                 failed += 1
                 pause = min(0.05 * 2 ** min(failed, 6), 2.0) * random.uniform(0.5, 1.0)
                 if clock.monotonic() + pause > began + min(patience, self._most_patience):

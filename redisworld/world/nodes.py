@@ -52,6 +52,8 @@ class Alone:
         self.followers = clients.client(settings, _FOLLOWERS_AT_ONCE)
         pool = self.commands.connection_pool
         embedded = clients.is_embedded(settings)
+        self.database: int | None = pool.connection_kwargs.get("db") or None
+        """Of several; None for the first one, which every server has."""
         self.shared: Any = Pooled(self.commands) if embedded else Channel(pool)
         self.each = Channels(partial(OwnConnection if embedded else Channel, pool))
 
@@ -98,6 +100,9 @@ class Alone:
 
 class Cluster:
     """The connections to all nodes of a Redis Cluster."""
+
+    database = None
+    """As of ``Alone``: a cluster has only one."""
 
     def __init__(self, settings: Settings, seeds: Sequence[Address]) -> None:
         self._settings = settings

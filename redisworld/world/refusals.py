@@ -17,6 +17,7 @@ from redis.exceptions import (
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisError,
     ResponseError,
     TryAgainError,
 )
@@ -69,6 +70,12 @@ def error_word(error: BaseException) -> str:
     if isinstance(error, OutOfMemoryError) or _reply_of(error).startswith("OOM"):
         return "oom"
     return "refused" if is_transient(error) else "reply"
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """What Redis said while a connection was being made: of a socket's, redis-py makes a ConnectionError."""
+    cause = error.__cause__
+    return cause if type(error) is RedisConnectionError and isinstance(cause, RedisError) else error
 
 
 def is_transient(error: BaseException) -> bool:

@@ -19,6 +19,7 @@ from redisworld.errors import InvalidInput, RedisUnavailable
 from redisworld.settings import Settings
 from redisworld.spawn import find_server, private_redis
 from tests.apps.cli_app import doubled, wf
+from tests.integration.cli_calls import refusal
 
 WAIT_S = 60
 AWKWARD = "p/w@d?#%41+ é"
@@ -64,6 +65,10 @@ async def test_those_of_the_url_win() -> None:
         ("redis+sentinel://a:x/primary", "a Sentinel is host:port, not 'a:x'"),
         ("redis+sentinel://a/primary/zero", "the number of a database, not with 'zero'"),
         ("redis://localhost/zero", "the number of a database, not with 'zero'"),
+        ("redis://localhost?db=zero", "the number of a database, not 'zero'"),
+        ("redis://localhost?db=1_0", "the number of a database, not '1_0'"),
+        ("unix:///nowhere?db=", "the number of a database, not ''"),
+        ("redis+cluster://localhost?db=1", "a cluster has none"),
         ("redis://localhost/0/1", "the number of a database, not with '0/1'"),
         ("redis://localhost/0?decode_responses=false", "the option decode_responses"),
         ("redis://localhost/0?foo=bar", "unexpected keyword argument 'foo'"),
@@ -75,6 +80,29 @@ async def test_a_url_that_lacks_something_or_has_too_much_is_refused(url: str, m
     with pytest.raises(InvalidInput, match=missing):
         async with World.connect(url):
             pass
+
+
+@pytest.mark.parametrize("reached_by", ["tcp_url", "url"])
+def test_a_database_that_redis_does_not_have_is_refused_at_once(
+    reached_by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At a socket it was taken for a Redis that is away, and waited for."""
+    with private_redis(tcp=True, allow_wheel=True) as server:
+        url: str = getattr(server, reached_by) + "?db=99"
+        began = time.monotonic()
+        code, line = refusal(capsys, "worker", "tests.apps.cli_app:wf", "--url", url)
+    assert code == 2
+    assert "refuses database 99 of this URL: DB index is out of range" in line
+    assert time.monotonic() - began < Settings().retry_redis_ms / 1000
+
+
+@pytest.mark.anyio
+async def test_a_user_whom_redis_refuses_at_a_socket_is_not_waited_for() -> None:
+    with private_redis(allow_wheel=True, args=("--user", "worker", "on", ">right", "~*", "&*", "+@all")) as server:
+        named = settings(server.url, username="worker", password="wrong")
+        with anyio.fail_after(WAIT_S), pytest.raises(RedisUnavailable, match="refuses the user or password"):
+            async with World.connect(settings=named, patience_ms=600_000):
+                pass
 
 
 def free_port() -> int:

@@ -122,9 +122,10 @@ async def test_a_cluster_that_is_none_and_a_database_of_a_cluster_are_refused(
     with pytest.raises(InvalidInput, match="a cluster has none"):
         async with World.connect(f"{cluster.seeds}/1"):
             pass
-    with pytest.raises(InvalidInput, match="SELECT is not allowed in cluster mode"):
-        async with World.connect(f"{cluster.url}/1"):
-            pass
+    for database in ("/1", "?db=1"):
+        with pytest.raises(InvalidInput, match="refuses database 1 of this URL: SELECT is not allowed in cluster mode"):
+            async with World.connect(f"{cluster.url}{database}"):
+                pass
     with pytest.raises(InvalidInput, match="every host is missing"):
         async with World.connect("redis+cluster://"):
             pass
