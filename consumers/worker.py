@@ -31,11 +31,11 @@ from consumers.timekeeper import Timekeeper
 from consumers.timers import Timers
 from consumers.traced import parts
 from consumers.unserved import Unserved
-from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.errors import InvalidInput, MalformedMessage, RedisUnavailable
 from redisworld.facts import fact
 from redisworld.observe import tracer
 from redisworld.replay import install
-from redisworld.workflows import Workflows
+from redisworld.workflows import Workflows, check_queue
 from redisworld.world import Delivery, Stream, World
 
 _AFTER_GRACE_S = 3.0
@@ -47,18 +47,22 @@ class Worker:
     """Runs the workflows and steps of an application until ``stop`` is called.
 
     ``queues`` are the named queues whose steps it takes besides those of ``app``'s default one; None takes all that
-    the application names.
+    the application names. One that no step of ``app`` uses is warned of: a step may have been in it before.
+    Raises InvalidInput for a world, an application or queues that are none.
     """
 
     def __init__(self, world: World, app: Workflows, *, queues: Iterable[str] | None = None) -> None:
+        if not isinstance(world, World):
+            raise InvalidInput(f"a Worker works in a World that is connected, not in {world!r:.100}")
+        if not isinstance(app, Workflows):
+            raise InvalidInput(f"a Worker takes the Workflows object of an application, not {app!r:.100}")
         install()  # here the application has been imported, and no body has run
         settings = world.settings
         self._world = world
         self._faults = world.connection.faults
         self._app = app
         self._stopping = False
-        named = {step.queue for step in app.steps.values()} if queues is None else set(queues)
-        self._queues = frozenset(named | {""})
+        self._queues = _used(app) if queues is None else _named(queues)
         self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
         self._step_slots = Slots("step", settings.concurrency)
         self._replay_slots = Slots("workflow", settings.replay_concurrency)
@@ -122,6 +126,8 @@ class Worker:
         slots_of = (self._step_slots, self._replay_slots)
         presence = Presence(self._world, self._app, self.health, slots=slots_of, streams=self.streams)
         fact(logging.INFO, "worker started", consumer=self._world.consumer, concurrency=self._step_slots.limit)
+        for queue in sorted(self._queues - _used(self._app)):
+            fact(logging.WARNING, "no step of the application uses this queue", queue=queue)
         with self._leases, contained_children():
             async with anyio.create_task_group() as background:
                 background.start_soon(self.health.run, self._tick)
@@ -192,6 +198,17 @@ class Worker:
             except RedisUnavailable as error:
                 fact(logging.WARNING, "consumer not removed, another worker will", stream=stream[1], error=error)
                 return
+
+
+def _used(app: Workflows) -> frozenset[str]:
+    """The queues of an application's steps, and the default one."""
+    return frozenset({step.queue for step in app.steps.values()} | {""})
+
+
+def _named(queues: Iterable[str]) -> frozenset[str]:
+    if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
+        raise InvalidInput(f"queues= of a Worker takes names of queues, like ['gpu'], not {queues!r:.100}")
+    return frozenset({check_queue(queue) for queue in queues} | {""})
 
 
 async def run_until_signalled(worker: Worker | Timekeeper) -> None:

@@ -249,12 +249,18 @@ def _checked_timeout(name: str, timeout: timedelta | float | str | None) -> int 
     return timeout_ms
 
 
-def _checked_queue(name: str, queue: str) -> str:
+def check_queue(queue: str) -> str:
+    """The name of a queue, ``""`` for the default one, as it is. Raises InvalidInput for what cannot be one."""
     if not isinstance(queue, str) or len(queue) > MAX_NAME or _FORBIDDEN_IN_QUEUE.search(queue):
-        raise InvalidInput(
-            f"step {name}: queue {queue!r} must be a plain word without spaces, ':', '@', '{{', '}}', '|'"
-        )
+        raise InvalidInput(f"queue {queue!r} must be a plain word without spaces, ':', '@', '{{', '}}', '|'")
     return queue
+
+
+def _checked_queue(name: str, queue: str) -> str:
+    try:
+        return check_queue(queue)
+    except InvalidInput as error:
+        raise InvalidInput(f"step {name}: {error}") from error
 
 
 def _checked_backoff(name: str, backoff: Backoff | None) -> Backoff:
