@@ -63,6 +63,21 @@ async def test_without_memory_a_start_is_refused_whole(a: Consumer, full: Full) 
     assert await a.dump() == before
 
 
+async def test_without_memory_a_start_is_refused_whole_where_its_counter_is_garbled(
+    a: Consumer, full: Full, raw: redis.Redis
+) -> None:
+    """To count is its first write: that fails for a counter that is no number, which begins anew, but not for OOM."""
+    raw.hset(a.partition.stats, "runs_created", "foo")
+    before = await a.dump()
+
+    with full(), refused():
+        await a.start()
+    assert await a.dump() == before
+
+    await a.start()
+    assert raw.hget(a.partition.stats, "runs_created") == b"1"
+
+
 @pytest.mark.parametrize("state", ["pending", "running", "missing"])
 async def test_without_memory_a_claim_is_refused_whole(a: Consumer, full: Full, state: str) -> None:
     attempt = await put_step(a, state)
