@@ -1,9 +1,10 @@
 -- reap_expired: deletes finished runs whose retention is over: row, log, outputs, index members and what it had delayed.
+-- A row of many fields takes several calls: until it is searched, its field reaping tells the next one where to go on.
 -- @key stats            hash: counters of the partition
 -- @derived row log hooks resumes outs outputs indexes expiring delayed bodies
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
--- @returns reaped count | broken why
+-- @returns reaped count more | broken why: more is 1 where a row is not searched to its end yet
 -- @include partition words arguments clock types stats
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'expiring', 'zset', 'index:created', 'zset', 'index:status:completed', 'zset',
@@ -11,23 +12,48 @@ local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
 if refused then return refused end
 local now, limit = clock(ARGV[1]), ARGV[2]
 
--- Timers and retries that a run did not live to see may be due in months, and a retry would find no run then.
-local function drop_delayed(run_id)
-  local row, cursor = row_key(run_id), '0'
-  if redis.pcall('HEXISTS', row, 'delays') ~= 1 then return end -- a key of another type goes, too
-  repeat
-    local page = redis.call('HSCAN', row, cursor, 'COUNT', 1000)
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-      local kind, id = string.match(page[2][i], '^([ws]):(.+)$')
-      local word = string.match(page[2][i + 1], '^(%a+)|')
-      local member = (kind == 'w' and word == 'waiting' and 'wait ') or (kind == 's' and word == 'pending' and 'step ')
-      if member then
-        redis.call('ZREM', TAG .. 'delayed', member .. run_id .. ' ' .. id)
-        redis.call('HDEL', TAG .. 'delayed:body', member .. run_id .. ' ' .. id)
-      end
+redis.call('HDEL', TAG .. 'stats', '') -- first: under OOM a script may write on after an allowed write
+
+local PAGE, MOST_FIELDS = 250, 1000 -- so many fields are searched, and what they name forgotten, below 3 ms
+local left = MOST_FIELDS
+
+local function forget(members)
+  if #members == 0 then return end
+  redis.call('ZREM', TAG .. 'delayed', unpack(members))
+  redis.call('HDEL', TAG .. 'delayed:body', unpack(members))
+end
+
+local function forget_page(run_id, fields)
+  local members = {}
+  for i = 1, #fields, 2 do
+    local kind, id = string.match(fields[i], '^([ws]):(.+)$')
+    local word = string.match(fields[i + 1], '^(%a+)|')
+    local member = (kind == 'w' and word == 'waiting' and 'wait ') or (kind == 's' and word == 'pending' and 'step ')
+    if member then members[#members + 1] = member .. run_id .. ' ' .. id end
+    if #members == PAGE then
+      forget(members)
+      members = {}
     end
+  end
+  forget(members)
+end
+
+-- Timers and retries that a run did not live to see may be due in months, and a retry would find no run then. False
+-- where the row has more fields than this call may search.
+local function drop_delayed(run_id)
+  local row = row_key(run_id)
+  if redis.pcall('HEXISTS', row, 'delays') ~= 1 then return true end -- a key of another type goes, too
+  local cursor = string.match(redis.call('HGET', row, 'reaping') or '', '^%d+$') or '0'
+  repeat
+    if left <= 0 then
+      redis.call('HSET', row, 'reaping', cursor)
+      return false
+    end
+    local page = redis.call('HSCAN', row, cursor, 'COUNT', PAGE)
+    cursor, left = page[1], left - 1 - #page[2] / 2
+    forget_page(run_id, page[2])
   until cursor == '0'
+  return true
 end
 
 -- A foreign key in the place of their names lists none of ours.
@@ -40,18 +66,23 @@ local function delete_outputs(row)
 end
 
 local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
+local reaped, more = 0, 0
 for _, run_id in ipairs(expired) do
+  if not drop_delayed(run_id) then
+    more = 1
+    break
+  end
   local row = row_key(run_id)
-  drop_delayed(run_id)
   delete_outputs(row)
   redis.call('UNLINK', row, log_key(run_id), row .. ':hooks', row .. ':resumes')
   for _, index in ipairs({'created', 'status:completed', 'status:failed', 'status:cancelled'}) do
     redis.call('ZREM', TAG .. 'index:' .. index, run_id)
   end
   redis.call('ZREM', TAG .. 'expiring', run_id)
+  reaped = reaped + 1
 end
-if #expired > 0 then
-  count('runs_reaped', #expired)
+if reaped > 0 then
+  count('runs_reaped', reaped)
   save_stats()
 end
-return {'reaped', #expired}
+return {'reaped', reaped, more}

@@ -32,10 +32,15 @@ class Upkeep:
         return (int(reply[1]) if reply[1] else None), lates
 
     async def reap(self, partition: Partition, limit: int) -> int:
-        """Delete at most ``limit`` finished runs whose retention is over; how many."""
-        reply = await self._world.call("reap_expired", partition, self._world.clock(), limit)
-        word_of(reply)
-        return int(reply[1])
+        """Delete at most ``limit`` finished runs whose retention is over; how many. Rows of many fields take calls."""
+        reaped = 0
+        while True:
+            most = limit - reaped if reaped else limit
+            reply = await self._world.call("reap_expired", partition, self._world.clock(), most)
+            word_of(reply)
+            reaped += int(reply[1])
+            if not int(reply[2]):
+                return reaped
 
     async def remove_consumer(self, stream: Stream, consumer: str) -> bool:
         """Remove a consumer that holds nothing; False if it does."""

@@ -293,6 +293,47 @@ async def test_a_reaped_run_takes_its_timers_and_retries_along(a: Consumer) -> N
     assert await a.redis.hlen(a.partition.delayed_body) == 0
 
 
+async def test_a_row_of_many_retries_is_reaped_in_calls_of_bounded_work(a: Consumer) -> None:
+    """One call searched the whole row: 50,000 retries kept Redis for 200 ms."""
+    retries, most = 50_000, 2_000
+    await a.begin()
+    await a.begin("next")
+    await a.redis.hset(a.key(), "delays", 1)
+    for first in range(0, retries, 1_000):
+        ids = [f"s{number}" for number in range(first, first + 1_000)]
+        await a.redis.hset(a.key(), mapping={f"s:{id}": "pending|1|0|t|||g|1|2|3|4" for id in ids})
+        await a.redis.zadd(a.partition.delayed, {f"step {RUN} {id}": 10**13 for id in ids})
+        await a.redis.hset(a.partition.delayed_body, mapping={f"step {RUN} {id}": "x" for id in ids})
+    await a.finish(how="cancelled")
+    a.clock.advance(1)
+    await a.finish("next")
+    a.clock.advance(a.world.settings.retention_ms)
+
+    reaped, more, left, calls = 0, 1, retries, 0
+    while more:
+        _, count, more = await a.world.call("reap_expired", a.partition, a.clock.now, 10)
+        now_left = await a.redis.zcard(a.partition.delayed)
+        assert left - now_left <= most
+        assert await a.redis.exists(a.key()) or count, "the row goes last"
+        reaped, left, calls = reaped + count, now_left, calls + 1
+
+    assert calls >= retries / most
+    assert (reaped, left, await a.redis.hlen(a.partition.delayed_body)) == (2, 0, 0)
+    assert not await a.redis.exists(a.key(), a.key("next"), a.partition.expiring)
+
+
+async def test_a_reap_goes_on_by_itself_to_the_end_of_a_row(a: Consumer) -> None:
+    await a.begin()
+    ids = [f"s{number}" for number in range(3_000)]
+    await a.redis.hset(a.key(), mapping={"delays": "1"} | {f"s:{id}": "pending|1|0|t|||g|1|2|3|4" for id in ids})
+    await a.redis.zadd(a.partition.delayed, {f"step {RUN} {id}": 10**13 for id in ids})
+    await a.finish(how="cancelled")
+    a.clock.advance(a.world.settings.retention_ms)
+
+    assert await a.world.upkeep.reap(a.partition, 1) == 1
+    assert not await a.redis.exists(a.key(), a.partition.delayed)
+
+
 @pytest.mark.parametrize("how", ["cancel", "terminate", "run_failed"])
 async def test_a_run_that_ends_before_it_begins_takes_its_first_message_along(a: Consumer, how: str) -> None:
     """It would come when the row has gone, and create the run again."""
