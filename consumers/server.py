@@ -34,13 +34,20 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                self.wfile.write(self._begin())
+
+            def do_HEAD(self) -> None:
+                self._begin()
+
+            def _begin(self) -> bytes:
+                """Send all but the body, which is handed back."""
                 route = routes.get(self.path.partition("?")[0])
                 status, kind, body = route() if route else (404, "text/plain", b"try /metrics, /healthz or /readyz\n")
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                return body
 
             def log_message(self, format: str, *args: object) -> None:
                 """Probes and scrapes are no news."""

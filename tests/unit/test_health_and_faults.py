@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from consumers.health import Health
 from consumers.pauses import Pauses
+from consumers.server import Server
 from redisworld.errors import RedisUnavailable
 from redisworld.observe import LoopMoved, Observation, Reading, observing
 from redisworld.settings import Settings
@@ -177,3 +179,33 @@ async def test_the_pauses_of_a_loop_stay_finite_and_short_however_often_it_has_f
     assert all(0 < pause <= 1 for pause in slept)
     assert min(slept[10:-1]) >= 0.5
     assert slept[-1] <= 0.1
+
+
+class Unready:
+    """Alive, and not ready."""
+
+    def alive(self) -> str | None:
+        return None
+
+    def ready(self) -> str | None:
+        return "no answer from Redis"
+
+
+def answered(method: str, port: int, path: str) -> tuple[str, bytes]:
+    """Status line and headers, without the date; and all bytes behind them."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
+        head, _, body = b"".join(iter(lambda: connection.recv(65_536), b"")).partition(b"\r\n\r\n")
+    return "\n".join(line for line in head.decode().splitlines() if not line.startswith("Date:")), body
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/metrics", 200), ("/healthz", 200), ("/readyz", 503), ("/readyz?verbose", 503), ("/no", 404)]
+)
+def test_head_is_answered_like_get_without_the_body(path: str, status: int) -> None:
+    """It was answered 501, and some load balancers probe by HEAD."""
+    with Server("127.0.0.1", 0, exposition=lambda: b"metrics\n", health=Unready()) as server:
+        head, body = answered("GET", server.port, path)
+        assert head.split()[1] == str(status)
+        assert body
+        assert answered("HEAD", server.port, path) == (head, b"")
