@@ -73,10 +73,12 @@ class Signature:
         self._arguments = f"{what}: the arguments"
         self._places = {name: f"{what}: argument {name!r}" for name in self._parameters.parameters}
 
-    def takes(self, name: str) -> bool:
-        """Whether an argument can be given by this name."""
+    def takes(self, name: str, *, behind: int) -> bool:
+        """Whether an argument can be given by this name, behind so many that are given by position."""
         parameter = self._parameters.parameters.get(name)
-        return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if parameter is None or parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+        return list(self._parameters.parameters).index(name) >= behind
 
     def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, max_bytes: int | None = None) -> bytes:
         """The arguments as a map from parameter name to value; defaults are left to the callee.

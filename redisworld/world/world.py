@@ -228,15 +228,17 @@ class World:
         aware datetime) it begins then: until that time it is pending, and ``cancel`` ends it at once. A time that has
         passed is now. A run that a step starts in its own namespace has the root of the step's run.
 
+        A workflow's own parameter ``run_id``, ``delay`` or ``at`` is given by position: by name these mean the run.
+
         Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time and for what is no workflow,
         RunConflict when the id belongs to another workflow, RedisUnavailable.
         """
         _check_startable(workflow)
-        for name, given in (("delay", delay), ("at", at)):
-            if given is not None and workflow.signature.takes(name):
+        for name, given in (("run_id", run_id), ("delay", delay), ("at", at)):
+            if given is not None and workflow.signature.takes(name, behind=len(args)):
                 raise InvalidInput(
                     f"start(): workflow {workflow.name} has a parameter {name!r}, so {name}= could mean either: "
-                    "give that argument by position, or rename it to start the run later"
+                    "give that argument by position, or rename it"
                 )
         identifier = new_run_id() if run_id is None else check_run_id(run_id)
         payload = workflow.signature.encode_call(args, kwargs, max_bytes=self.settings.max_payload)

@@ -117,6 +117,8 @@ async def test_times_that_mean_nothing_are_refused_at_the_call(raw: redis.Redis,
             await world.start(delays, delay=5.0)
         run = await world.start(delays, 5.0, run_id="by-position")
         assert (await run.row()).start_at == 0
+        later = await world.start(delays, 5.0, delay="1h")
+        assert (await later.row()).start_at
         assert not raw.exists(world.partition("wrong").run("wrong"))
 
 

@@ -178,3 +178,24 @@ async def test_a_run_whose_retention_ends_while_its_result_is_read_is_not_found(
         monkeypatch.setattr(world, "log", log)
         with pytest.raises(RunNotFound):
             await run.result(timeout=5)
+
+
+async def test_a_parameter_that_start_has_too_is_given_by_position(connect: Connect) -> None:
+    """By name it was taken for the run's id, and the body got its default in silence."""
+    app = Workflows()
+
+    @app.workflow
+    async def follow(run_id: str = "nobody's") -> str:
+        return run_id
+
+    @app.workflow
+    async def by_name(*, run_id: str) -> str:
+        return run_id
+
+    async with connect(app=app) as consumers, working(consumers):
+        world = consumers.world
+        for workflow in (follow, by_name):
+            with pytest.raises(InvalidInput, match="has a parameter 'run_id', so run_id= could mean either"):
+                await world.start(workflow, run_id="theirs")
+        run = await world.start(follow, "theirs", run_id="ours")
+        assert (run.run_id, await run.result(timeout=10)) == ("ours", "theirs")
