@@ -1,5 +1,6 @@
 -- redrive_letter: sends a dead letter's message again and deletes the letter, in one call. A finished run is not
--- continued by it. The caller has read the letter; the message comes back as new, under the id it had.
+-- continued by it. The caller has read the letter; the message comes back as new, under the id it had. The row names
+-- the last letter in its field redriven, so that a repeat whose reply was lost is answered as before.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams dead
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -22,9 +23,14 @@ local refused = arity(11) or entries('letter', letter) or plain('run_id', run_id
   or numbers('now?', now, 'at', at) or foreign_key('stats', 'hash', 'dead', 'stream')
 if refused then return refused end
 
-if not has_letter(letter) then return {'no_letter'} end
 local run = open_run(run_id, clock(now))
 if run.broken then return run.broken end
+if not has_letter(letter) then
+  local last = not run.absent and redis.call('HGET', run.row, 'redriven')
+  local name, entry = string.match(last or '', '^(%S+) (%S+)$')
+  if name == letter then return {'redriven', entry} end
+  return {'no_letter'}
+end
 if run.absent then return {'not_found'} end
 if run.terminal then return {'gone', run.status} end
 target = in_place(run, target)
@@ -34,6 +40,7 @@ local message = {kind = kind, run = run_id, step = step_id, name = name, spec = 
 local entry = publish(target, message, tonumber(at)) -- first: OOM refuses it, and with it the whole call
 redis.call('XDEL', TAG .. 'dead', letter)
 unpark(run, letter)
+set_field(run, 'redriven', letter .. ' ' .. entry)
 count('redriven')
 save_run(run)
 save_stats()

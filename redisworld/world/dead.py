@@ -147,8 +147,9 @@ class DeadLetters:
     async def redrive(self, name: str) -> str:
         """Send the message again as new and delete the letter, in one script; the stream entry it now has.
 
-        It keeps its id and its ``run_context``, and gets one where it had none. Raises LetterNotFound (a repeat too),
-        RunGone for a finished run, RunNotFound, MalformedMessage where the bytes are no message, InvalidInput.
+        It keeps its id and its ``run_context``, and gets one where it had none. Raises LetterNotFound (a second
+        redrive, too), RunGone for a finished run, RunNotFound, MalformedMessage where the bytes are no message,
+        InvalidInput.
         """
         letter = await self.show(name)
         fields = await self._again(letter)

@@ -5,10 +5,13 @@ Asked again at once, every script answers as ``test_contracts.py`` says.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from redisworld.world import Renewal, Renewed
-from tests.scripts.driver import Consumer, step
+from tests.scripts.driver import RUN, Consumer, step
+from tests.scripts.scenes.letters import buried
 from tests.scripts.test_fences import put_step
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +95,23 @@ async def test_a_renewal_asked_again_answers_the_same(a: Consumer, b: Consumer) 
     renewal.close()
     assert first == second == Renewed(lost=[deliveries["s2"]])
     assert await a.dump() == before
+
+
+async def test_a_redrive_asked_again_after_the_run_has_ended_names_the_entry_that_it_made(
+    a: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told that there is no such letter, and the redrive failed."""
+    name = await buried(a)
+    call = a.world.call
+
+    async def ask_again(script: str, *args: Any) -> list[Any]:
+        """The first reply is lost."""
+        first = await call(script, *args)
+        if script == "redrive_letter":
+            await a.world.cancel(RUN, terminate=True)
+            assert first == await call(script, *args)
+        return await call(script, *args)
+
+    monkeypatch.setattr(a.world, "call", ask_again)
+    entry = await a.world.dead.redrive(name)
+    assert [there.decode() for there, _ in await a.redis.xrange(a.partition.steps())] == [entry]

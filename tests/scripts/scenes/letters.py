@@ -21,13 +21,13 @@ async def letter_name(a: Consumer) -> str:
     return [letter.name async for letter in a.world.dead.letters()][-1]
 
 
-@scene("redrive_letter", "redriven", again="no_letter")
+@scene("redrive_letter", "redriven")
 async def a_letter_is_redriven(a: Consumer, b: Consumer) -> Ask:
     name = await buried(a)
     return lambda: a.world.dead.redrive(name)
 
 
-@scene("redrive_letter", "redriven", again="no_letter")
+@scene("redrive_letter", "redriven")
 async def one_of_two_letters_of_a_run_is_redriven(a: Consumer, b: Consumer) -> Ask:
     name = await buried(a)
     another = await a.publish("s2")
