@@ -8,7 +8,7 @@
 -- @arg reason           payload
 -- @arg retention        ms a finished run stays
 -- @returns requested status | cancelled | conflict status | not_found | broken why
--- @include partition words arguments clock types stats run hooks msgpack messages wake retention finish
+-- @include partition words arguments clock types counter stats run hooks msgpack messages wake retention finish
 local now, run_id, mode, reason, retention = unpack(ARGV)
 
 local refused = arity(5) or plain('run_id', run_id) or one_of('mode', mode, 'request', 'terminate')

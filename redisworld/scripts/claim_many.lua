@@ -11,7 +11,7 @@
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock usual usual_claims words arguments types stats run steps hooks delivery entries save msgpack
+-- @include partition clock counter usual usual_claims words arguments types stats run steps hooks delivery entries save msgpack
 -- @include messages wake groups retention finish ceiling
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
   or foreign_key('stats', 'hash')
@@ -126,7 +126,7 @@ local function claim(i)
 end
 
 batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6]
-redis.call('HINCRBY', TAG .. 'stats', 'claims', batch.size - usual) -- first: OOM refuses it, and with it the whole call
+must_add('claims', batch.size - usual) -- first: OOM refuses it, and with it the whole call
 for i = FIRST, #ARGV, STRIDE do
   local k = (i - FIRST) / STRIDE + 1
   answers[k] = answers[k] or claim(i)

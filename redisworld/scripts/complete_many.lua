@@ -10,7 +10,7 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups deployments
+-- @include partition clock counter usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups deployments
 local SPEC = 1
 
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now) or foreign_key('stats', 'hash')

@@ -5,7 +5,7 @@
 -- @arg letter           its id
 -- @arg run_id           whose message it holds, or ''
 -- @returns dropped | no_letter | broken why
--- @include partition words arguments types stats run letters
+-- @include partition words arguments types counter stats run letters
 local letter, run_id = unpack(ARGV)
 
 local refused = arity(2) or entries('letter', letter) or plain('run_id?', run_id) or foreign_key('stats', 'hash', 'dead', 'stream')

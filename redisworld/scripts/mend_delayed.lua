@@ -8,7 +8,7 @@
 -- @arg run_id
 -- @arg id               of the wait or the message
 -- @returns fits | restored|dropped | broken why
--- @include partition words arguments clock types stats run messages waits
+-- @include partition words arguments clock types counter stats run messages waits
 local now, mode, kind, run_id, id = unpack(ARGV)
 
 local refused = arity(5) or numbers('now?', now) or one_of('mode', mode, 'look', 'mend')

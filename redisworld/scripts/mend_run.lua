@@ -6,7 +6,7 @@
 -- @arg run_id
 -- @arg retention        ms a finished run stays
 -- @returns fits | absent|unlisted|listed_wrong|expires | broken why
--- @include partition words arguments clock types stats run
+-- @include partition words arguments clock types counter stats run
 local now, mode, run_id, retention = unpack(ARGV)
 local STATUSES = {'pending', 'running', 'completed', 'failed', 'cancelled'}
 

@@ -6,7 +6,7 @@
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            members to promote at most
 -- @returns promoted ms until the next one is due, or '' ; then per member how many ms late it was, or lost or buried and the member | broken why
--- @include partition words arguments clock types stats run msgpack messages wake waits
+-- @include partition words arguments clock types counter stats run msgpack messages wake waits
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'dead', 'stream', 'delayed', 'zset', 'delayed:body', 'hash')
 if refused then return refused end

@@ -5,7 +5,7 @@
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
 -- @returns reaped count more | broken why: more is 1 where a row is not searched to its end yet
--- @include partition words arguments clock types stats
+-- @include partition words arguments clock types counter stats
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'expiring', 'zset', 'index:created', 'zset', 'index:status:completed', 'zset',
   'index:status:failed', 'zset', 'index:status:cancelled', 'zset', 'delayed', 'zset', 'delayed:body', 'hash')

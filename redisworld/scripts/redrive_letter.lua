@@ -15,7 +15,7 @@
 -- @arg target           stream it goes to, without the tag
 -- @arg body             the message
 -- @returns redriven entry | no_letter | gone status | not_found | broken why
--- @include partition words arguments clock types stats run messages letters deployments
+-- @include partition words arguments clock types counter stats run messages letters deployments
 local now, letter, run_id, kind, step_id, name, spec, reason, at, target, body = unpack(ARGV)
 
 -- The words of the message are a stranger's, perhaps: whoever reads it judges them.

@@ -7,7 +7,7 @@
 -- @arg old              its bytes, as the caller has read them
 -- @arg body             its bytes from now on
 -- @returns moved target | fits | changed | broken why
--- @include partition words arguments types stats run messages deployments
+-- @include partition words arguments types counter stats run messages deployments
 local kind, run_id, id, old, body = unpack(ARGV)
 
 local refused = arity(5) or one_of('kind', kind, 'step', 'workflow') or plain('run_id', run_id, 'id', id)

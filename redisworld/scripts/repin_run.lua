@@ -6,7 +6,7 @@
 -- @arg old              its deployment, as the caller has seen it
 -- @arg deployment       its deployment from now on, or '' for none: any worker may take it then
 -- @returns moved | fits | changed deployment | gone status | not_found | broken why
--- @include partition words arguments types stats run
+-- @include partition words arguments types counter stats run
 local run_id, old, deployment = unpack(ARGV)
 
 local refused = arity(3) or plain('run_id', run_id, 'old?', old, 'deployment?', deployment) or foreign_key('stats', 'hash')

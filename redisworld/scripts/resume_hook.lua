@@ -11,7 +11,7 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @returns received number | conflict | gone status | full age_in_ms | not_found | broken why
--- @include partition words arguments clock types stats run hooks msgpack messages wake retention finish ceiling
+-- @include partition words arguments clock types counter stats run hooks msgpack messages wake retention finish ceiling
 local now, run_id, hook_id, token, resume_id, digest, payload, limit, retention = unpack(ARGV)
 
 local refused = arity(9) or plain('run_id', run_id, 'hook_id?', hook_id, 'digest', digest)

@@ -7,7 +7,7 @@
 -- @arg hook_id
 -- @arg token
 -- @returns staged | conflict state | gone status | not_found | broken why
--- @include partition words arguments clock types stats run hooks
+-- @include partition words arguments clock types counter stats run hooks
 local now, run_id, hook_id, token = unpack(ARGV)
 
 local refused = arity(4) or plain('run_id', run_id, 'hook_id', hook_id) or words('token', token) or numbers('now?', now)

@@ -8,7 +8,7 @@
 --                       created (payload of run_created), message (the first one, with message id 'start'), delay (ms from
 --                       now until the run starts, 0 for at once), start_at (time in ms at which it starts instead, or '')
 -- @returns list of: created created_at | conflict status workflow created_at | broken why
--- @include partition clock words types usual_starts arguments stats run messages
+-- @include partition clock words types counter usual_starts arguments stats run messages
 local FIRST, STRIDE = 2, 10
 local now = ARGV[1]
 

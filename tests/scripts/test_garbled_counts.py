@@ -13,13 +13,10 @@ from tests.scripts.stage import Stage, Theatre
 GARBLED = ("foo", "", "1e3", "9223372036854775807")
 """No numbers, and one that cannot grow."""
 
-IN_ONE_GO = {"claim_many", "commit_pass", "complete_many"}
-"""Their usual calls count by themselves, without ``save_stats``: they refuse a garbled counter, some behind a write."""
-
 NOTHING = {"look_at_runs", "stage_hook"}
 """What they include could count; in them it does not."""
 
-COUNTING = [script for script in COMMANDS if "stats" in header(script).includes and script not in IN_ONE_GO | NOTHING]
+COUNTING = [script for script in COMMANDS if "stats" in header(script).includes and script not in NOTHING]
 
 
 def counts(stage: Stage) -> dict[str, bytes]:

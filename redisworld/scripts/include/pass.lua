@@ -4,8 +4,3 @@ local now, consumer, run_id, replayed_to, consumed, message, stream, entry, pass
 local ITEMS = 15
 
 local function decimal(number) return string.format('%.0f', number) end
-
--- The first write. OOM refuses it, and so all; a hash of another type as well.
-local function counted_first(name, by)
-  return type(redis.pcall('HINCRBY', TAG .. 'stats', name, by)) == 'number'
-end

@@ -34,13 +34,13 @@ if ARGV[ITEMS] == 'step' and last == '0' then
     local left, rest = 0, '|all|0|0'
     if read[8] then left, rest = string.match(read[8], '^(%d+)(|[%a_]+|%d|%d)$') end
     if not left or foreign_key(target, 'stream', 'index:status:pending', 'zset', 'index:status:running', 'zset')
-      or not counted_first('steps_created', size) then return end
+      or add('steps_created', size) then return end -- the first write: OOM refuses it, and so all
 
     local began = started_at ~= '' and decimal(started_at)
     local at = decimal(math.max(clock(now), tonumber(read[2]) or 0, tonumber(started_at) or 0))
     local elements, written = {}, {'last_at', at, 'begun_to', consumed, 'g:' .. group, decimal(left + size) .. rest}
     if began then
-      redis.call('HINCRBY', TAG .. 'stats', 'runs_started', 1)
+      add('runs_started', 1)
       redis.call('ZADD', TAG .. 'index:status:running', read[6], run_id)
       redis.call('ZREM', TAG .. 'index:status:pending', run_id)
       elements[1] = 'run_started - - ' .. began .. '\n'

@@ -56,11 +56,11 @@ local function start_usual(now, limit)
     end
   end
   if started == 0 then return 0 end
-  if type(redis.pcall('HINCRBY', TAG .. 'stats', 'claims', started)) ~= 'number' then -- OOM refuses it, and so all
+  if add('claims', started) then -- OOM refuses it, and so all
     answers = {}
     return 0
   end
-  redis.call('HINCRBY', TAG .. 'stats', 'steps_started', started)
+  add('steps_started', started)
   for _, run in ipairs(writes) do
     redis.call('RPUSH', run.log, unpack(run.elements))
     redis.call('HSET', run.row, unpack(run.written))

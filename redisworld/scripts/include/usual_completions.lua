@@ -84,7 +84,7 @@ local function complete_usual(now)
     redis.call('RPUSH', run.log, unpack(run.elements))
     redis.call('HSET', run.row, unpack(run.written))
   end
-  if completed > 0 then redis.call('HINCRBY', TAG .. 'stats', 'steps_completed', completed) end
+  if completed > 0 then add('steps_completed', completed) end
   return completed
 end
 

@@ -11,8 +11,8 @@ do
   end
 
   local function counted(first, ...)
-    if not counted_first(first, 1) then return false end
-    for _, name in ipairs({...}) do redis.call('HINCRBY', TAG .. 'stats', name, 1) end
+    if add(first, 1) then return false end
+    for _, name in ipairs({...}) do add(name, 1) end
     return true
   end
 

@@ -23,7 +23,7 @@ do
     for stream in pairs(streams) do
       if foreign_key(stream, 'stream') then return end
     end
-    if type(redis.pcall('HINCRBY', TAG .. 'stats', 'runs_created', count)) ~= 'number' then return end -- OOM refuses it, and so all
+    if add('runs_created', count) then return end -- OOM refuses it, and so all
 
     local at = string.format('%.0f', clock(ARGV[1]))
     local answer, answers, created = {'created', at}, {}, {}
