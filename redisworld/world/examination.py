@@ -15,7 +15,7 @@ from redisworld.world.examine_meta import examine_meta
 from redisworld.world.examine_runs import examine_listings, examine_open_runs
 from redisworld.world.examine_server import examine_server
 from redisworld.world.examine_streams import examine_dead_letters, examine_streams
-from redisworld.world.examine_types import examine_types
+from redisworld.world.examine_types import examine_types, types_of, types_of_lists
 from redisworld.world.findings import Finding
 from redisworld.world.living import discover
 
@@ -56,6 +56,8 @@ async def _all(
         yield lost
     async for finding in examine_server(world):
         yield finding
+    for finding in await examine_types(world, types_of_lists(world.settings.namespace)):
+        yield finding
     counted: dict[str, int] = {}
 
     def ticker(what: str) -> Callable[[int], None]:
@@ -66,7 +68,7 @@ async def _all(
         return tick
 
     for partition in world.partitions:
-        if foreign := await examine_types(world, partition):
+        if foreign := await examine_types(world, types_of(partition)):
             for finding in foreign:
                 yield finding
             continue  # the rest of it cannot be looked at before

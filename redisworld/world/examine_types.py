@@ -1,10 +1,10 @@
-"""Is each key that every partition has of its type? One that is not, no script works with, and nobody can list it."""
+"""Is each key that a namespace and its partitions have of its type? One that is not, nobody can work with or list."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redisworld.keys import Partition
+from redisworld.keys import Partition, listed_streams, listed_workers
 from redisworld.runs import Status
 from redisworld.world.findings import Finding
 
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from redisworld.world.world import World
 
 
-async def examine_types(world: World, partition: Partition) -> list[Finding]:
-    """Keys in the place of ours that are of another type; one round trip."""
-    wanted = _types(partition)
+async def examine_types(world: World, wanted: dict[str, str]) -> list[Finding]:
+    """Keys in the place of ours that are of another type than ``wanted`` for them; one round trip."""
 
     async def call() -> Any:
         pipeline = world.connection.commands.pipeline(transaction=False)
@@ -30,8 +29,13 @@ async def examine_types(world: World, partition: Partition) -> list[Finding]:
     ]
 
 
-def _types(partition: Partition) -> dict[str, str]:
-    """As the table in ``keys.py`` has them."""
+def types_of_lists(namespace: str) -> dict[str, str]:
+    """Of the lists of a namespace, as the table in ``keys.py`` has them."""
+    return {listed_workers(namespace): "set", listed_streams(namespace): "zset"}
+
+
+def types_of(partition: Partition) -> dict[str, str]:
+    """Of the keys that every partition has, likewise."""
     indexes = [partition.index("created"), *(partition.index(f"status:{status}") for status in Status)]
     return {
         **dict.fromkeys((partition.steps(), partition.workflows(), partition.dead, partition.nudge), "stream"),

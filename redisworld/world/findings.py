@@ -59,8 +59,8 @@ KINDS: dict[str, Kind] = {
         "put the old partition count back: redis-cli HSET rw:<namespace>:meta partitions <count>",
     ),
     "foreign_key": Kind(
-        "scripts refuse what is not ours, so whatever needs this key stands still; the rest of its partition was not "
-        "looked at",
+        "scripts refuse what is not ours, so whatever needs this key stands still; the rest of its partition, if it is "
+        "in one, was not looked at",
         "find out who writes it and give it another name: redis-cli RENAME <key> <other>",
     ),
     "group_missing": Kind(

@@ -514,6 +514,24 @@ def test_a_key_of_another_type_is_named_and_the_other_partitions_are_looked_at(
     assert "dead_letters" in codes(findings)
 
 
+@pytest.mark.parametrize("name", ["workers", "streams"])
+def test_a_list_of_another_type_is_named(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, name: str
+) -> None:
+    """`workers` ended with a line that sent people to doctor, which knew nothing of it."""
+    plant(redis_url, raw, bury_step, max_inline_steps=0)
+    raw.delete(key := f"rw:{{default}}:{name}")
+    raw.set(key, "theirs")
+
+    found, findings = doctor(capsys, redis_url)
+
+    assert found == 1
+    [finding] = [finding for finding in findings if finding["code"] == "foreign_key"]
+    assert finding["where"] == [key]
+    assert "dead_letters" in codes(findings)
+    raw.delete(key)
+
+
 def test_every_kind_of_finding_is_planted_here() -> None:
     planted = {code for code, _ in MENDED.values()} | set(TOLD.values())
 
