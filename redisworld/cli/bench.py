@@ -122,7 +122,7 @@ _WORKLOADS = {
     "idle": _Workload(
         idle.measure,
         "What a worker costs that has nothing to do.",
-        (("--seconds", "10", whole(1, 86_400), "how long"),),
+        (("--seconds", "30", whole(1, 86_400), "how long"),),
     ),
 }
 
