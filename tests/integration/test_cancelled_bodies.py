@@ -38,6 +38,32 @@ async def endless(run: str, deaf: int = 0) -> None:
             deaf -= 1
 
 
+@wf.step(timeout="10m", max_retries=3)
+async def long(run: str) -> None:
+    """Ends where it is cancelled, and gives its clean-up time."""
+    told[run].append("began")
+    try:
+        async with anyio.create_task_group() as tasks, asyncio.timeout(300):
+            tasks.start_soon(anyio.sleep, 600)
+            await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(0.05)
+        told[run].append("cancelled")
+
+
+@wf.step
+async def stubborn(run: str) -> str:
+    """Takes its cancellation for a reason to come to an end, and has a result."""
+    told[run].append("began")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        told[run].append("cancelled")
+    async with asyncio.timeout(5):
+        await asyncio.sleep(0.01)
+    return "so far"
+
+
 @wf.step
 def in_a_thread(run: str) -> str:
     told[run].append("began")
@@ -65,6 +91,16 @@ async def many(run: str) -> None:
 
 
 @wf.workflow
+async def timed(run: str) -> None:
+    await long(run)
+
+
+@wf.workflow
+async def coming_to_an_end(run: str) -> str:
+    return await stubborn(run)
+
+
+@wf.workflow
 async def threaded(run: str) -> str:
     return await in_a_thread(run)
 
@@ -86,8 +122,8 @@ async def impatient(run: str) -> str:
 
 
 @asynccontextmanager
-async def working(url: str) -> AsyncIterator[World]:
-    settings = Settings(url=url, partitions=1, lease_ms=900, block_ms=200, grace_ms=500)
+async def working(url: str, concurrency: int = 4) -> AsyncIterator[World]:
+    settings = Settings(url=url, partitions=1, lease_ms=900, block_ms=200, grace_ms=500, concurrency=concurrency)
     async with World.connect(settings=settings) as world, anyio.create_task_group() as tasks:
         worker = Worker(world, wf)
         tasks.start_soon(worker.run)
@@ -117,11 +153,15 @@ async def started(world: World, workflow: object, run: str, *args: object, bodie
     await until(run, *["began"] * bodies)
 
 
-@pytest.mark.parametrize(("workflow", "bodies"), [(one, 1), (many, 3)], ids=["inline", "queued, too"])
+@pytest.mark.parametrize(
+    ("workflow", "bodies"),
+    [(one, 1), (many, 3), (timed, 1)],
+    ids=["inline", "queued, too", "with a timeout, scopes and a clean-up"],
+)
 async def test_a_terminated_run_cancels_its_bodies_and_no_retry_follows(
     redis_url: str, workflow: object, bodies: int
 ) -> None:
-    run = f"terminated-{bodies}"
+    run = "terminated"
     async with working(redis_url) as world:
         await started(world, workflow, run, bodies=bodies)
         await world.cancel(run, terminate=True)
@@ -138,6 +178,24 @@ async def test_a_body_that_swallows_its_cancellation_is_cancelled_again(redis_ur
         await world.cancel("deaf", terminate=True)
 
         await until("deaf", "began", "cancelled", "cancelled", "cancelled")
+
+
+async def test_a_body_that_comes_to_an_end_has_its_result_recorded_and_its_slot_given_back(redis_url: str) -> None:
+    async with working(redis_url, concurrency=1) as world:
+        await started(world, coming_to_an_end, "ends")
+        await world.cancel("ends", terminate=True)
+
+        await until("ends", "began", "cancelled")
+        assert (await ended(world, "ends", 1))[-1].kind == "step_completed"
+        await started(world, coming_to_an_end, "next")
+
+
+async def test_a_drain_at_the_same_moment_ends_the_worker(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, one, "both")
+        await world.cancel("both", terminate=True)
+
+    assert told["both"][:2] == ["began", "cancelled"]
 
 
 async def test_a_cancel_that_the_body_lets_through_reaches_the_step_it_waits_for(redis_url: str) -> None:
