@@ -1,9 +1,10 @@
-"""How long does a loop wait after it has failed, and what does it say?"""
+"""How long does a loop wait, between its rounds and after it has failed, and what does it say?"""
 
 from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 
 import anyio
 
@@ -13,6 +14,20 @@ from redisworld.world import FaultLog
 
 _GROWING = Backoff(first_ms=100, cap_ms=1_000, jitter=0.5)
 """Short, so that work goes on within 2 s of a Redis that is back; with jitter, so that workers come one by one."""
+
+
+_LOOK_S = 1.0
+"""A stop is seen so soon."""
+
+
+async def rest(seconds: float, stopping: Callable[[], bool]) -> bool:
+    """Wait so long, or until ``stopping``; whether to go on."""
+    until = anyio.current_time() + seconds
+    while not stopping():
+        if (left := until - anyio.current_time()) <= 0:
+            return True
+        await anyio.sleep(min(_LOOK_S, left))
+    return False
 
 
 class Pauses:

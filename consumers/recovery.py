@@ -13,10 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-import anyio
 import msgspec
 
-from consumers.pauses import Pauses
+from consumers.pauses import Pauses, rest
 from redisworld.errors import MalformedMessage
 from redisworld.facts import fact
 from redisworld.keys import Partition
@@ -84,12 +83,7 @@ class Recovery:
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Recover until ``stopping``."""
         pauses = Pauses(self._world.connection.faults)
-        while True:
-            every_s = self._world.settings.recover_every_ms / 1000
-            for _ in range(max(1, int(every_s))):
-                await anyio.sleep(min(1.0, every_s))
-                if stopping():
-                    return
+        while await rest(self._world.settings.recover_every_ms / 1000, stopping):
             try:
                 await self.tick()
                 pauses.over()

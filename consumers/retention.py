@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import anyio
-
-from consumers.pauses import Pauses
+from consumers.pauses import Pauses, rest
 from redisworld.errors import MalformedMessage
 from redisworld.world import World
 
@@ -30,10 +28,7 @@ class Retention:
                 pauses.over()
             except Exception as error:  # the top of a loop
                 await pauses.after("finished runs not reaped", error)
-            for _ in range(max(1, self._world.settings.reap_every_ms // 1_000)):
-                if stopping():
-                    return
-                await anyio.sleep(min(1.0, self._world.settings.reap_every_ms / 1_000))
+            await rest(self._world.settings.reap_every_ms / 1000, stopping)
 
     async def tick(self) -> int:
         """Delete what has expired by now; how many runs. Raises RedisUnavailable."""

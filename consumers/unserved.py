@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-import anyio
-
 from consumers.handback import bury, where
-from consumers.pauses import Pauses
+from consumers.pauses import Pauses, rest
 from redisworld import clock
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.facts import fact
@@ -36,14 +34,8 @@ class Unserved:
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Look until ``stopping``; not at all where messages may wait for ever."""
-        pauses, pause_s = Pauses(self._world.connection.faults), min(_LONGEST_S, self._grace_ms / 1000 / _LOOKS)
-        waited_s = 0.0
-        while self._grace_ms and not stopping():
-            await anyio.sleep(min(1.0, pause_s))
-            waited_s += min(1.0, pause_s)
-            if waited_s < pause_s:
-                continue
-            waited_s = 0.0
+        pauses, every_s = Pauses(self._world.connection.faults), min(_LONGEST_S, self._grace_ms / 1000 / _LOOKS)
+        while self._grace_ms and await rest(every_s, stopping):
             try:
                 await self.tick()
                 pauses.over()
