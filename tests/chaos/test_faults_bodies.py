@@ -487,8 +487,8 @@ async def test_shapes_give_the_same_result_however_often_their_worker_dies(
 async def test_what_runs_when_the_run_ends_changes_nothing(
     raw: redis.Redis, workers: Workers, connect: Connect, way: str
 ) -> None:
-    """A17: the step ends after the run; it is recorded or gone, no step starts, the status stays."""
-    workers.start(app=APP)
+    """A17: the step ends after the run, before a renewal stops it; it is recorded, no step starts, the status stays."""
+    workers.start(app=APP, lease_ms=30_000)
     async with connect() as world:
         run = await world.start(slow_pair, run_id="ends")
         await eventually(lambda: len(logged(raw, "ends")[EventKind.STEP_STARTED]) == 2)
