@@ -58,19 +58,19 @@ class Attempts:
             self._leases.limit(a.delivery, a.step.timeout_ms)
         try:
             result = await self._bodies.run(a.step, Scope(self._world, a), a.input, a.delivery, self._slots.keep)
-        except Drained:
-            completion = self._retry(
-                a, "drain", failures.encode(failures.describe(Drained("handed back at a drain"))), 0
-            )
-        except Stopped:
-            completion = self._stopped(a)
+        except Drained as drained:
+            told = _caused(Drained("handed back at a drain"), drained.__cause__)
+            completion = self._retry(a, "drain", failures.encode(failures.describe(told)), 0)
+        except Stopped as stopped:
+            completion = self._stopped(a, stopped.__cause__)
         except Exception as error:  # the edge of user code
             completion = self._unsuccessful(a, error)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             asyncio.get_running_loop()  # raises where this coroutine itself is being closed
-            completion = self._unsuccessful(a, RuntimeError(f"the step's body raised {failures.describe(error)}"))
+            told = _caused(RuntimeError(f"the step's body raised {failures.describe(error)}"), error)
+            completion = self._unsuccessful(a, told)
         else:
             completion = self._completion(a, "completed", result)
         if a.step.timeout_ms is not None:
@@ -111,10 +111,10 @@ class Attempts:
         observe(StepEnded(a.workflow, a.step.name, a.run_id, a.step_id, a.attempt, outcome, cause, seconds))
         return outcome
 
-    def _stopped(self, a: Attempt) -> Completion:
+    def _stopped(self, a: Attempt, cause: BaseException | None) -> Completion:
         """The run was cancelled: no retry, whatever the step's policy is."""
         fact(logging.INFO, "run cancelled, its step was stopped", _where(a))
-        payload = failures.encode(failures.describe(RunCancelled(a.run_id)))
+        payload = failures.encode(failures.describe(_caused(RunCancelled(a.run_id), cause)))
         return self._completion(a, "failed", payload, cause="cancelled")
 
     def _unsuccessful(self, a: Attempt, error: Exception) -> Completion:
@@ -169,6 +169,12 @@ class Attempts:
             target=step_stream(self._world, a.delivery.partition, a.step.queue, a.context),
             message=messages.encode(message),
         )
+
+
+def _caused(error: Exception, cause: BaseException | None) -> Exception:
+    """The error to record, with what led to it and its traceback."""
+    error.__cause__ = cause
+    return error
 
 
 def _where(a: Attempt) -> dict[str, object]:

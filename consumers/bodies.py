@@ -24,11 +24,11 @@ _AGAIN_S = 1.0
 
 
 class Drained(Exception):
-    """The body was cancelled because its worker shuts down."""
+    """The body was cancelled because its worker shuts down. What its clean-up raised is the cause."""
 
 
 class Stopped(Exception):
-    """The body was cancelled because its run was."""
+    """The body was cancelled because its run was. What its clean-up raised is the cause."""
 
 
 class _Running(msgspec.Struct, eq=False):
@@ -128,6 +128,10 @@ class Bodies:
             if body.why is not None:
                 raise body.why from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
+        except BaseException as error:
+            if body.why is None or isinstance(error, GeneratorExit) or _own(step, body.why, error):
+                raise
+            raise body.why from error
         finally:
             current_step.reset(known)
             self._running.remove(body)
@@ -205,6 +209,15 @@ class _Thread:
         self._done = True
         if self._when_done:
             self._when_done()
+
+
+def _own(step: Step[..., Any], why: Exception, error: BaseException) -> bool:
+    """Whether an error after a drain's cancellation is still the body's own outcome: it forbids another attempt, or
+    its time was over. Any other is how its clean-up, or a library, puts the cancellation.
+    """
+    return isinstance(why, Drained) and (
+        isinstance(error, StepTimeout) or (isinstance(error, Exception) and not step.retries.allow(error))
+    )
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -170,8 +170,9 @@ async def test_a_sync_step_that_raises_what_is_no_exception_fails_like_others(
         run = await consumers.world.start(one)
         await consumers.drain()
 
-        with pytest.raises(RunFailed, match=rf"the step's body raised {type(error).__name__}"):
+        with pytest.raises(RunFailed, match=rf"the step's body raised {type(error).__name__}") as failed:
             await run.result(timeout=5)
+        assert "in raises" in (failed.value.error.traceback or ""), "it says what, but not where"
 
 
 # -- metadata

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from consumers.worker import Worker
-from redisworld import RunCancelled, Settings, Workflows, World
+from redisworld import FatalError, RunCancelled, RunFailed, Settings, Workflows, World, failures
 from redisworld.events import Event, parse
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +36,43 @@ async def endless(run: str, deaf: int = 0) -> None:
             if deaf <= 0:
                 raise
             deaf -= 1
+
+
+@wf.step(max_retries=0)
+async def puts_it_in_its_own_words(run: str) -> str:
+    """As a library does that makes an error of its own of a cancellation."""
+    told[run].append("began")
+    if len(told[run]) > 1:
+        return "again"
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError as error:
+        raise ConnectionError("closed in the middle") from error
+    return "never"
+
+
+@wf.step
+async def fails_to_clean_up(run: str) -> None:
+    told[run].append("began")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(cleans_up(run))
+
+
+async def cleans_up(run: str) -> None:
+    try:
+        await asyncio.sleep(600)
+    finally:
+        told[run].append("cancelled")
+        raise ConnectionError("nothing to clean up")
+
+
+@wf.step(max_retries=3)
+async def must_not_be_repeated(run: str) -> None:
+    told[run].append("began")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        raise FatalError("half done") from None
 
 
 @wf.step(timeout="10m", max_retries=3)
@@ -83,6 +120,21 @@ async def raises_by_itself(run: str) -> str:
 @wf.workflow
 async def one(run: str, deaf: int = 0) -> None:
     await endless(run, deaf)
+
+
+@wf.workflow
+async def untidy(run: str) -> None:
+    await fails_to_clean_up(run)
+
+
+@wf.workflow
+async def worded(run: str) -> str:
+    return await puts_it_in_its_own_words(run)
+
+
+@wf.workflow
+async def half_done(run: str) -> None:
+    await must_not_be_repeated(run)
 
 
 @wf.workflow
@@ -178,6 +230,42 @@ async def test_a_body_that_swallows_its_cancellation_is_cancelled_again(redis_ur
         await world.cancel("deaf", terminate=True)
 
         await until("deaf", "began", "cancelled", "cancelled", "cancelled")
+
+
+async def test_a_body_whose_clean_up_fails_has_failed_and_is_not_retried(redis_url: str) -> None:
+    """Its retry was refused, for the run was over, and the log never had an end of the step."""
+    async with working(redis_url) as world:
+        await started(world, untidy, "untidy")
+        await world.cancel("untidy", terminate=True)
+
+        await until("untidy", "began", "cancelled")
+        log = await ended(world, "untidy", 1)
+
+    assert [event.kind for event in log][-2:] == ["run_cancelled", "step_failed"]
+    info = failures.decode(log[-1].payload)
+    assert info.type == "redisworld.errors.RunCancelled"
+    assert info.cause is not None
+    assert "nothing to clean up" in (info.traceback or "")
+
+
+async def test_a_drained_body_that_raises_another_error_is_handed_back_uncharged(redis_url: str) -> None:
+    """It was charged with an attempt, and without a retry left a deploy failed the step."""
+    async with working(redis_url) as world:
+        await started(world, worded, "worded")
+    async with working(redis_url) as world:
+        assert await world.run("worded").result(timeout=SOON_S) == "again"
+        [retrying] = [event for event in [parse(e) for e in await world.log("worded")] if event.kind == "step_retrying"]
+        assert retrying.detail == "drain"
+        assert "closed in the middle" in (failures.decode(retrying.payload).traceback or "")
+
+
+async def test_a_drained_body_that_forbids_another_attempt_has_failed(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, half_done, "half-done")
+    async with working(redis_url) as world:
+        with pytest.raises(RunFailed, match="half done"):
+            await world.run("half-done").result(timeout=SOON_S)
+    assert told["half-done"] == ["began"]
 
 
 async def test_a_body_that_comes_to_an_end_has_its_result_recorded_and_its_slot_given_back(redis_url: str) -> None:
