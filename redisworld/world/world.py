@@ -152,8 +152,8 @@ class World:
                     if create and (pin := world.pin(settings.deployment)):  # runs may start before the first worker
                         await world.heartbeats.list_streams([f"workflows{pin}"], redis_ms)
                     yield world
-                except (Exception, asyncio.CancelledError) as error:
-                    failure = error  # the caller's own: the task group would wrap it
+                except BaseException as error:
+                    failure = error  # the caller's own, SystemExit included: the task group would wrap it
                 tasks.cancel_scope.cancel()
             if failure is not None:
                 raise failure

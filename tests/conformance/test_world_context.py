@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -58,6 +59,18 @@ async def test_an_error_raised_inside_the_context_arrives_as_itself(redis_url: s
     with pytest.raises(RunNotFound):
         async with World.connect(settings=Settings(url=redis_url)) as world:
             await world.row("no-such-run")
+
+
+def test_a_script_that_exits_inside_the_context_exits_with_its_code(redis_url: str) -> None:
+    """It exited with 1 and the traceback of a BaseExceptionGroup."""
+
+    async def script() -> None:
+        async with World.connect(redis_url):
+            sys.exit(3)
+
+    with pytest.raises(SystemExit) as exited:
+        asyncio.run(script())
+    assert exited.value.code == 3
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
