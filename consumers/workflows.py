@@ -38,7 +38,7 @@ from redisworld.observe import (
     StepClaimed,
     observe,
 )
-from redisworld.replay import Failed, Pass
+from redisworld.replay import Cancelled, Failed, Pass
 from redisworld.workflows import Step, Workflows
 from redisworld.world import ClaimItem, Committed, Delivery, Loaded, World
 
@@ -223,6 +223,7 @@ class Orchestrator:
                 pass_token=token,
                 last=last,
                 started_at=live.started_at,
+                cancels=isinstance(asked.outcome, Cancelled),
             )
             live.started_at = None  # the run has started
             if answer.outcome not in ("chunk", "committed", "again", "ended"):

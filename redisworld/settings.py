@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a message that no worker can process yet is handed back before it becomes a dead letter."""
 
     retention_ms: int = 7 * 24 * 3_600_000
-    """How long a finished run stays."""
+    """How long a finished run stays; a cancelled one at least a lease, so that the bodies of its steps hear of it."""
 
     max_payload: int = 4 * 1024 * 1024
     step_input_limit: int = 128 * 1024

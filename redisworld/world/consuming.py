@@ -78,9 +78,11 @@ class Deliveries:
         pass_token: str,
         last: bool = True,
         started_at: int | None = None,
+        cancels: bool = False,
     ) -> Committed:
         """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them.
 
+        ``cancels`` says that they end the run as cancelled.
         ``started_at`` is the body time of a first pass that has read nothing: the commit starts the run with it, or
         answers lost if somebody else has written meanwhile.
         """
@@ -97,7 +99,8 @@ class Deliveries:
             delivery.entry_id,
             pass_token,
             int(last),
-            *self._world.ceiling,
+            self._world.ceiling[0],
+            self._world.cancelled_ms if cancels else self._world.ceiling[1],
             SPEC_VERSION,
             "" if started_at is None else started_at,
             *items,

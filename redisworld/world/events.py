@@ -98,7 +98,7 @@ class Events:
 
     async def _cancel(self, run_id: str, mode: str, reason: str) -> Answer:
         world = self._world
-        payload, retention_ms = _packed_reason(reason), world.settings.retention_ms
+        payload, retention_ms = _packed_reason(reason), world.cancelled_ms
         reply = await world.call(
             "cancel_run", world.partition(run_id), world.clock(), run_id, mode, payload, retention_ms
         )

@@ -5,7 +5,6 @@ Each method reads like the vocabulary, calls one script and costs one round trip
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import secrets
@@ -117,6 +116,8 @@ class World:
         self.outputs = Outputs(self)
         self.ceiling = (self.settings.max_log_events, self.settings.retention_ms)
         """What scripts that may meet the ceiling of a log take: events, and ms the run then stays."""
+        self.cancelled_ms = max(self.settings.retention_ms, self.settings.lease_ms)
+        """How long a cancelled run stays: until the workers of its steps, at their next renewal, have seen it."""
         self._clock_offset_ms = redis_ms - clock.monotonic_ns() // 1_000_000
         self.clock: Callable[[], int | str] = lambda: ""
         """Tests pin the time of every script here (epoch ms); the empty text takes Redis TIME."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -174,8 +175,8 @@ async def impatient(run: str) -> str:
 
 
 @asynccontextmanager
-async def working(url: str, concurrency: int = 4) -> AsyncIterator[World]:
-    settings = Settings(url=url, partitions=1, lease_ms=900, block_ms=200, grace_ms=500, concurrency=concurrency)
+async def working(url: str, **changed: Any) -> AsyncIterator[World]:
+    settings = Settings(url=url, partitions=1, lease_ms=900, block_ms=200, grace_ms=500, **changed)
     async with World.connect(settings=settings) as world, anyio.create_task_group() as tasks:
         worker = Worker(world, wf)
         tasks.start_soon(worker.run)
@@ -292,6 +293,19 @@ async def test_a_cancel_that_the_body_lets_through_reaches_the_step_it_waits_for
         await world.cancel("asked")
 
         await until("asked", "began", "cancelled")
+
+
+@pytest.mark.parametrize("terminate", [True, False])
+async def test_a_retention_shorter_than_a_lease_does_not_keep_it_from_the_bodies(
+    redis_url: str, terminate: bool
+) -> None:
+    """The run was deleted before the next renewal looked at it, and its body went on for ever."""
+    run = f"short-{terminate}"
+    async with working(redis_url, retention_ms=0, reap_every_ms=20) as world:
+        await started(world, one, run)
+        await world.cancel(run, terminate=terminate)
+
+        await until(run, "began", "cancelled")
 
 
 async def test_a_thread_cannot_be_stopped_and_its_result_is_recorded(redis_url: str) -> None:
