@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -39,6 +40,7 @@ every setting has an environment variable, named in the help of its option; an o
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. ``argv`` is without the program's name (default: the process's own)."""
+    _replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a workflow must not end a command on a Latin-1 terminal
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -51,6 +53,15 @@ def main(argv: list[str] | None = None) -> int:
         return int(shown.code or 0)
     except BaseException as error:
         return report(error)
+
+
+def _replace_closed_streams() -> None:
+    """What was closed before the start (``>&-``, some supervisors) is None in Python, and its number goes to the next
+    file or socket that is opened.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # as long as the process
 
 
 def _asked(words: list[str]) -> Iterable[str]:

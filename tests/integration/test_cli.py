@@ -228,6 +228,28 @@ def test_an_unknown_run_is_one_line_and_exit_code_1(
     assert "'\\udcff' " in line
 
 
+@pytest.mark.parametrize("words", ["run list", "run list --json", "workers"])
+def test_a_closed_stdout_is_like_dev_null(capsys: pytest.CaptureFixture[str], redis_url: str, words: str) -> None:
+    """It ended with the traceback of an AttributeError."""
+    answer(capsys, "start", f"{APP}:patient", "--url", redis_url)
+
+    done = _by_shell(f"{words} >&-", redis_url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_with_a_closed_stderr_no_error_goes_to_stdout() -> None:
+    done = _by_shell("run list --json 2>&-", NOWHERE)
+
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def _by_shell(words: str, url: str) -> subprocess.CompletedProcess[str]:
+    call = ["sh", "-c", f"{sys.executable} -m redisworld {words}"]
+    there = environment(REDISWORLD_URL=url)
+    return subprocess.run(call, cwd=ROOT, env=there, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
     with open("/dev/full", "w") as full:
