@@ -51,6 +51,9 @@ _KNOWN_EVERYWHERE = ("builtins", "redisworld.errors")
 
 _decoder = msgspec.msgpack.Decoder(ErrorInfo)
 
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+_CONTEXT: Any = BaseException.__dict__["__context__"]
+
 
 def describe(exc: BaseException, *, code: str | None = None, modules: Container[str] | None = None) -> ErrorInfo:
     """The exception as it is recorded, with its traceback as text and up to 5 causes.
@@ -97,15 +100,14 @@ def rebuild(info: ErrorInfo) -> Exception:
     It carries the record as ``info``, and its notes, cause and context.
     """
     error = _construct(info)
-    given = {
-        "info": info,
-        "__notes__": list(info.notes) or None,
-        "__cause__": rebuild(info.cause) if info.cause else None,
-        "__context__": rebuild(info.context) if info.context else None,
-    }
-    for name, value in given.items():
-        if value is not None:  # a cause of None would hide the context
-            object.__setattr__(error, name, value)  # the class may have its own, to be frozen
+    # Past the class, which may be frozen, or have a property of that name.
+    vars(error)["info"] = info
+    if info.notes:
+        vars(error)["__notes__"] = list(info.notes)
+    if info.cause:  # one of None would hide the context
+        _CAUSE.__set__(error, rebuild(info.cause))
+    if info.context:
+        _CONTEXT.__set__(error, rebuild(info.context))
     return error
 
 

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import sys
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -28,6 +28,22 @@ class Unprintable(Exception):
 class Frozen(Exception):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot change {name}")
+
+
+class Closed(Exception):
+    """Has names of its own where the record, the cause and the context go."""
+
+    @property
+    def info(self) -> str:
+        return "its own"
+
+    @property
+    def __cause__(self) -> None:  # type: ignore[override]
+        return None
+
+    @property
+    def __context__(self) -> BaseException | None:  # type: ignore[override]
+        return KeyError("before")
 
 
 made: list[int] = []
@@ -151,6 +167,12 @@ def test_a_class_whose_own_methods_raise_comes_back_all_the_same(exc: Exception)
     back = there_and_back(exc)
 
     assert (type(back), back.args, back.__notes__) == (type(exc), ("x",), ["order 7"])
+
+
+def test_a_class_with_properties_where_the_record_goes_comes_back_and_keeps_them() -> None:
+    back = there_and_back(Closed("x"))
+
+    assert (type(back), str(back), cast("Any", back).info) == (Closed, "x", "its own")
 
 
 def test_a_class_of_a_module_that_other_processes_may_not_have_comes_back_the_same_everywhere() -> None:
