@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
+from types import coroutine
 from typing import Any
 
 import anyio
@@ -42,7 +44,7 @@ class _Running(msgspec.Struct, eq=False):
 
     def cancel(self, why: Exception) -> None:
         self.cancels += 1
-        self.why = why
+        self.why = self.why or why  # what came first is the outcome: a drain makes no timeout undone
         self.task.cancel()
 
 
@@ -114,11 +116,10 @@ class Bodies:
         body = _Running(_current_task(), delivery, step.is_async)
         self._running.add(body)
         known = current_step.set(scope)
+        timer = self._time(body, step)
         try:
-            if step.timeout_ms is not None:
-                result = await self._in_time(step, args, kwargs, keep_slot)
-            elif step.is_async:
-                result = await step.func(*args, **kwargs)
+            if step.is_async:
+                result = await _apart(_called(step.func, args, kwargs))
             else:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
@@ -133,26 +134,21 @@ class Bodies:
                 raise
             raise body.why from error
         finally:
+            timer.cancel()
             current_step.reset(known)
             self._running.remove(body)
             for _ in range(body.cancels):
                 body.task.uncancel()
             self._ended.set()
 
-    async def _in_time(
-        self,
-        step: Step[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        keep_slot: Callable[[], Callable[[], None]],
-    ) -> Any:
-        """Run the body of a step with a timeout."""
-        timeout_s = (step.timeout_ms or 0) / 1000
-        with anyio.move_on_after(timeout_s):
-            return await (
-                step.func(*args, **kwargs) if step.is_async else self._in_thread(step, args, kwargs, keep_slot)
-            )
-        raise StepTimeout(f"step {step.name!r} ran longer than its timeout of {timeout_s:g} s")
+    def _time(self, body: _Running, step: Step[..., Any]) -> _Timer:
+        """Cancel the body when its timeout is over, and again and again while it goes on."""
+        timer = _Timer()
+        if step.timeout_ms is not None:
+            timeout_s = step.timeout_ms / 1000
+            over = StepTimeout(f"step {step.name!r} ran longer than its timeout of {timeout_s:g} s")
+            timer.start(timeout_s, lambda: body.cancel(over))
+        return timer
 
     async def _in_thread(
         self,
@@ -168,7 +164,7 @@ class Bodies:
             self._abandon(thread, keep_slot())
             raise
         # A decorator written with def around an async def: what it gives belongs on the loop.
-        return await result if inspect.isawaitable(result) else result
+        return await _apart(_called(lambda: result, (), {})) if inspect.isawaitable(result) else result
 
     def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
         self._abandoned.add(thread)
@@ -178,6 +174,48 @@ class Bodies:
             give_back()
 
         thread.when_done(ended)
+
+
+class _Timer:
+    """Calls something after a time, and every second from then on, until it is cancelled."""
+
+    def __init__(self) -> None:
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, after_s: float, call: Callable[[], None]) -> None:
+        def fire() -> None:
+            self.start(_AGAIN_S, call)
+            call()
+
+        self._handle = asyncio.get_running_loop().call_later(after_s, fire)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+
+async def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return await func(*args, **kwargs)
+
+
+@coroutine
+def _apart(body: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run a coroutine in this task, but in a copy of its context: what a body sets must not reach the next one."""
+    run = copy_context().run
+    try:
+        waits_for = run(body.send, None)
+        while True:
+            try:
+                given = yield waits_for
+            except GeneratorExit:
+                run(body.close)
+                raise
+            except BaseException as error:
+                waits_for = run(body.throw, error)
+            else:
+                waits_for = run(body.send, given)
+    except StopIteration as end:
+        return end.value
 
 
 class _Thread:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -292,6 +294,96 @@ async def test_a_def_that_gives_an_awaitable_is_awaited(connect: Connect) -> Non
         await consumers.drain()
 
         assert await run.result(timeout=5) == 8
+
+
+async def test_an_async_step_that_times_out_may_await_in_its_clean_up(connect: Connect) -> None:
+    app, seen = Workflows(), []
+
+    @app.step(timeout="50ms", max_retries=0)
+    async def lock() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append("releasing")
+            await asyncio.sleep(0.05)
+            seen.append("released")
+
+    @app.workflow
+    async def one() -> str:
+        try:
+            await lock()
+        except StepTimeout as error:
+            return str(error)
+        return "ended"
+
+    async with connect(app=app) as consumers:
+        run = await consumers.world.start(one)
+        await consumers.drain()
+
+        assert await run.result(timeout=5) == "step 'lock' ran longer than its timeout of 0.05 s"
+    assert seen == ["releasing", "released"]
+
+
+async def test_an_async_step_that_swallows_the_cancellation_of_its_timeout_is_cancelled_again(
+    connect: Connect,
+) -> None:
+    app = Workflows()
+
+    @app.step(timeout="50ms", max_retries=0)
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await anyio.sleep_forever()
+        await anyio.sleep_forever()
+
+    @app.workflow
+    async def one() -> str:
+        try:
+            await stubborn()
+        except StepTimeout:
+            return "timed out"
+        return "ended"
+
+    async with connect(app=app) as consumers:
+        run = await consumers.world.start(one)
+        await consumers.drain()
+
+        assert await run.result(timeout=5) == "timed out"
+
+
+@pytest.mark.parametrize("inline", [0, 1])
+async def test_what_a_step_sets_in_a_context_variable_reaches_no_other_step(connect: Connect, inline: int) -> None:
+    app, tenant = Workflows(), ContextVar("tenant", default="nobody")
+
+    @app.step
+    async def on_the_loop(name: str) -> list[str]:
+        before = tenant.get()
+        tenant.set(name)
+        await asyncio.sleep(0)
+        return [before, await asyncio.create_task(_tenant()), tenant.get()]
+
+    @app.step
+    def in_a_thread(name: str) -> list[str]:
+        before = tenant.get()
+        tenant.set(name)
+        return [before, tenant.get()]
+
+    async def _tenant() -> str:
+        return tenant.get()
+
+    @app.workflow
+    async def three() -> list[list[str]]:
+        return [await on_the_loop("a"), await on_the_loop("b"), await in_a_thread("c"), await on_the_loop("d")]
+
+    async with connect(app=app, max_inline_steps=inline) as consumers:
+        run = await consumers.world.start(three)
+        await consumers.drain()
+
+        assert await run.result(timeout=5) == [
+            ["nobody", "a", "a"],
+            ["nobody", "b", "b"],
+            ["nobody", "c"],
+            ["nobody", "d", "d"],
+        ]
 
 
 # -- steps within steps
