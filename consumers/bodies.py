@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -116,10 +116,10 @@ class Bodies:
         body = _Running(_current_task(), delivery, step.is_async)
         self._running.add(body)
         known = current_step.set(scope)
-        timer = self._time(body, step)
+        timer = None if step.timeout_ms is None else _limited(body, step, step.timeout_ms)
         try:
             if step.is_async:
-                result = await _apart(_called(step.func, args, kwargs))
+                result = await _apart(step.func(*args, **kwargs))
             else:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
@@ -134,21 +134,13 @@ class Bodies:
                 raise
             raise body.why from error
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             current_step.reset(known)
             self._running.remove(body)
             for _ in range(body.cancels):
                 body.task.uncancel()
             self._ended.set()
-
-    def _time(self, body: _Running, step: Step[..., Any]) -> _Timer:
-        """Cancel the body when its timeout is over, and again and again while it goes on."""
-        timer = _Timer()
-        if step.timeout_ms is not None:
-            timeout_s = step.timeout_ms / 1000
-            over = StepTimeout(f"step {step.name!r} ran longer than its timeout of {timeout_s:g} s")
-            timer.start(timeout_s, lambda: body.cancel(over))
-        return timer
 
     async def _in_thread(
         self,
@@ -164,7 +156,7 @@ class Bodies:
             self._abandon(thread, keep_slot())
             raise
         # A decorator written with def around an async def: what it gives belongs on the loop.
-        return await _apart(_called(lambda: result, (), {})) if inspect.isawaitable(result) else result
+        return await _apart(_awaited(result)) if inspect.isawaitable(result) else result
 
     def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
         self._abandoned.add(thread)
@@ -179,23 +171,27 @@ class Bodies:
 class _Timer:
     """Calls something after a time, and every second from then on, until it is cancelled."""
 
-    def __init__(self) -> None:
-        self._handle: asyncio.TimerHandle | None = None
+    def __init__(self, after_s: float, call: Callable[[], None]) -> None:
+        self._call = call
+        self._handle = asyncio.get_running_loop().call_later(after_s, self._fire)
 
-    def start(self, after_s: float, call: Callable[[], None]) -> None:
-        def fire() -> None:
-            self.start(_AGAIN_S, call)
-            call()
-
-        self._handle = asyncio.get_running_loop().call_later(after_s, fire)
+    def _fire(self) -> None:
+        self._handle = asyncio.get_running_loop().call_later(_AGAIN_S, self._fire)
+        self._call()
 
     def cancel(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
+        self._handle.cancel()
 
 
-async def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return await func(*args, **kwargs)
+def _limited(body: _Running, step: Step[..., Any], timeout_ms: int) -> _Timer:
+    """Cancels the body when its timeout is over, and again and again while it goes on."""
+    timeout_s = timeout_ms / 1000
+    over = StepTimeout(f"step {step.name!r} ran longer than its timeout of {timeout_s:g} s")
+    return _Timer(timeout_s, lambda: body.cancel(over))
+
+
+async def _awaited(given: Awaitable[Any]) -> Any:
+    return await given
 
 
 @coroutine
