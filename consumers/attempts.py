@@ -60,7 +60,8 @@ class Attempts:
             result = await self._bodies.run(a.step, Scope(self._world, a), a.input, a.delivery, self._slots.keep)
         except Drained as drained:
             told = _caused(Drained("handed back at a drain"), drained.__cause__)
-            completion = self._retry(a, "drain", failures.encode(failures.describe(told)), 0)
+            payload, delay_ms = failures.encode(failures.describe(told)), _asked_ms(a, drained.__cause__) or 0
+            completion = self._retry(a, "drain", payload, delay_ms)
         except Stopped as stopped:
             completion = self._stopped(a, stopped.__cause__)
         except Exception as error:  # the edge of user code
@@ -183,13 +184,19 @@ def _where(a: Attempt) -> dict[str, object]:
 
 
 def _delay_ms(a: Attempt, error: Exception) -> int:
-    asked = [leaf for leaf in leaves(error) if isinstance(leaf, RetryableError)]
-    if asked:
-        try:
-            return max(_until_ms(leaf.retry_after) for leaf in asked)
-        except Exception as unread:  # InvalidInput, and what a property of the class or a tzinfo raises
-            fact(logging.WARNING, "retry_after not understood, the step's backoff counts", _where(a), error=unread)
-    return a.step.backoff.delay_ms(a.charged, random.Random())
+    return _asked_ms(a, error) or a.step.backoff.delay_ms(a.charged, random.Random())
+
+
+def _asked_ms(a: Attempt, error: BaseException | None) -> int | None:
+    """How long the body itself wants to wait, at least 1 ms; None where it does not say."""
+    asked = [leaf for leaf in leaves(error) if isinstance(leaf, RetryableError)] if error is not None else []
+    if not asked:
+        return None
+    try:
+        return max(_until_ms(leaf.retry_after) for leaf in asked)
+    except Exception as unread:  # InvalidInput, and what a property of the class or a tzinfo raises
+        fact(logging.WARNING, "retry_after not understood, the step's backoff counts", _where(a), error=unread)
+        return None
 
 
 def _until_ms(after: timedelta | float | str | datetime) -> int:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from consumers.worker import Worker
-from redisworld import FatalError, RunCancelled, RunFailed, Settings, Workflows, World, failures
+from redisworld import FatalError, RetryableError, RunCancelled, RunFailed, Settings, Workflows, World, failures
 from redisworld.events import Event, parse
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +65,15 @@ async def cleans_up(run: str) -> None:
     finally:
         told[run].append("cancelled")
         raise ConnectionError("nothing to clean up")
+
+
+@wf.step
+async def asks_for_time(run: str) -> None:
+    told[run].append("began")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        raise RetryableError("not at once", retry_after="1h") from None
 
 
 @wf.step(max_retries=3)
@@ -136,6 +145,11 @@ async def worded(run: str) -> str:
 @wf.workflow
 async def half_done(run: str) -> None:
     await must_not_be_repeated(run)
+
+
+@wf.workflow
+async def asking(run: str) -> None:
+    await asks_for_time(run)
 
 
 @wf.workflow
@@ -285,6 +299,15 @@ async def test_a_drain_at_the_same_moment_ends_the_worker(redis_url: str) -> Non
         await world.cancel("both", terminate=True)
 
     assert told["both"][:2] == ["began", "cancelled"]
+
+
+async def test_a_drained_body_that_asks_for_a_later_attempt_gets_it(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        await started(world, asking, "asking")
+    async with World.connect(settings=Settings(url=redis_url, partitions=1)) as world:
+        [step] = (await world.steps("asking")).values()
+        assert step.uncharged == 1
+        assert step.retry_at - world.now_ms() > 3_000_000
 
 
 async def test_a_cancel_that_the_body_lets_through_reaches_the_step_it_waits_for(redis_url: str) -> None:
