@@ -144,8 +144,10 @@ def test_what_a_live_worker_holds_stays_with_it(
         told = answer(capsys, "deployments", "move", "v1", "v2", "--leave-held", "--yes")
 
         assert "held by live workers of v1, which finish them: " in told
-        until_ended(redis_url, "r")
-        old.process.terminate()
-        old.process.wait()
+        with worker(redis_url, "--deployment", "v2", "--affinity", app=SHOP):  # what comes of it may go there
+            until_ended(redis_url, "r")
+            old.process.terminate()
+            old.process.wait()
     assert answer_json(capsys, "run", "result", "r")["result"] == ["cat.png", "cat.png"]
+    assert count(raw, "steps_started") == 2
     invariants.check(raw, shop_app.wf)
