@@ -1,10 +1,11 @@
-"""On which event loop does a worker run, and how often does Python look for garbage meanwhile?"""
+"""On which event loop does a worker run, how often is garbage looked for, and what is not waited for at its end?"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from redisworld.errors import InvalidInput
@@ -26,7 +27,14 @@ def run(work: Callable[[], Coroutine[Any, Any, T]], *, uvloop: bool | None) -> T
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(work())
+        loop, threads = runner.get_loop(), ThreadPoolExecutor(thread_name_prefix="asyncio")
+        loop.set_default_executor(threads)
+        try:
+            return runner.run(work())
+        finally:
+            # The loop would wait for all that code of steps has left in them, for as long as it takes.
+            loop.set_default_executor(ThreadPoolExecutor())
+            threads.shutdown(wait=False)
 
 
 def _uvloop(*, insist: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:

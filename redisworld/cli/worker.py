@@ -16,6 +16,7 @@ from consumers.worker import Worker, run_until_signalled
 from redisworld.cli import event_loop, logs
 from redisworld.cli.apps import load_app
 from redisworld.cli.commands import add_command
+from redisworld.cli.left_threads import end_without_them
 from redisworld.cli.options import (
     Parser,
     add_redis_options,
@@ -122,6 +123,12 @@ def _worker(arguments: argparse.Namespace) -> int:
             fact(logging.WARNING, "ending without bodies that run in threads", bodies=abandoned)
             logging.shutdown()
             os._exit(0)  # the interpreter would wait for those threads
+
+    def tell(threads: list[str]) -> None:
+        with logs.to_stderr(arguments.log_level, arguments.log_format):
+            fact(logging.WARNING, "ending without threads that steps have left behind", threads=",".join(threads))
+
+    end_without_them(tell)
     return 0
 
 
