@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from redisworld.errors import InvalidInput
+from redisworld.facts import fact
 from redisworld.metrics import CONTENT_TYPE
 
 
@@ -22,6 +25,19 @@ class Verdicts(Protocol):
         """None when ready, else why not."""
 
 
+_SILENT_S = 30
+"""How long a client may take over its request: each connection has a thread."""
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever looks only whether the port is open, as some balancers do, breaks off, and that is no news."""
+        if not isinstance(error := sys.exception(), OSError):
+            fact(logging.ERROR, "request failed", client=client_address, trace=error)
+
+
 class Server:
     """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one."""
 
@@ -33,6 +49,8 @@ class Server:
         }
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = _SILENT_S
+
             def do_GET(self) -> None:
                 self.wfile.write(self._begin())
 
@@ -53,10 +71,9 @@ class Server:
                 """Probes and scrapes are no news."""
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _HTTPServer((host, port), Handler)
         except (OSError, OverflowError) as error:
             raise InvalidInput(f"cannot serve metrics on {host}:{port}, port 0 takes a free one: {error}") from error
-        self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 
     def __enter__(self) -> Server:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 import time
 
 import anyio
 import pytest
 
+from consumers import server as http_server
 from consumers.health import Health
 from consumers.pauses import Pauses
 from consumers.server import Server
@@ -209,3 +211,31 @@ def test_head_is_answered_like_get_without_the_body(path: str, status: int) -> N
         assert head.split()[1] == str(status)
         assert body
         assert answered("HEAD", server.port, path) == (head, b"")
+
+
+def test_who_breaks_a_connection_off_is_no_news_and_who_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A balancer that looks whether the port is open left a traceback each time, past the log's format."""
+    monkeypatch.setattr(http_server, "_SILENT_S", 0.1)
+    with Server("127.0.0.1", 0, exposition=lambda: b"metrics\n", health=Unready()) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
+            silent.sendall(b"GET /heal")
+            assert silent.recv(1) == b"", "the server has closed it"
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as broken:
+                broken.sendall(b"GET /metrics HTTP/1.0\r\n")
+                broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, no FIN
+        assert answered("GET", server.port, "/metrics")[1] == b"metrics\n"
+
+    assert (capfd.readouterr().err, caplog.records) == ("", [])
+
+
+def test_a_request_that_fails_is_a_fact_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> bytes:
+        raise ValueError("no numbers")
+
+    with Server("127.0.0.1", 0, exposition=broken, health=Unready()) as server:
+        assert answered("GET", server.port, "/metrics") == ("", b"")
+
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["request failed"]
