@@ -47,11 +47,15 @@ class Run(Generic[R]):
         """Wait for the end and return what the workflow returned.
 
         Raises RunFailed, RunCancelled, or TimeoutError after ``timeout`` (seconds, a timedelta or text like ``"10m"``);
-        the run goes on then. Raises InvalidInput for what is no length of time.
+        the run goes on then. A timeout of 0 looks once, without waiting. Raises InvalidInput for what is no length of
+        time.
         """
-        with anyio.fail_after(None if timeout is None else parse_ms(timeout) / 1_000):
+        wait_ms = None if timeout is None else parse_ms(timeout)
+        with anyio.fail_after(wait_ms / 1_000 if wait_ms else None):
             with self._world.endings.watch(self.run_id) as ended:
                 while not (row := await self.row()).status.terminal:
+                    if wait_ms == 0:
+                        raise TimeoutError
                     await ended.wait()
         page = await self._world.log(self.run_id, row.finished_event - 1, 1)
         if not page:  # its retention has ended between the two reads

@@ -125,6 +125,19 @@ async def test_a_reason_that_cannot_be_recorded_is_refused_and_the_run_goes_on(r
         await run.cancel("x" * 4_096)
 
 
+async def test_a_patience_of_nothing_looks_once(redis_url: str) -> None:
+    """It used to be over before it had looked, also for a run that has ended or never was."""
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, delay="1h")
+        with pytest.raises(TimeoutError):
+            await run.result(timeout=0)
+        await run.terminate()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=0)
+        with pytest.raises(RunNotFound):
+            await world.run("nobody").result(timeout="0s")
+
+
 async def test_the_patience_for_a_result_is_written_like_every_duration(redis_url: str) -> None:
     async with World.connect(redis_url) as world:
         run = await world.start(nothing, delay="1h")
