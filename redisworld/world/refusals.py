@@ -24,6 +24,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from redisworld.errors import RedisworldError
+
 _REFUSED = (
     OutOfMemoryError,
     ReadOnlyError,
@@ -73,9 +75,9 @@ def error_word(error: BaseException) -> str:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """What Redis said while a connection was being made: of a socket's, redis-py makes a ConnectionError."""
+    """What Redis said while a connection was being made, or that a body makes one: redis-py has a ConnectionError."""
     cause = error.__cause__
-    return cause if type(error) is RedisConnectionError and isinstance(cause, RedisError) else error
+    return cause if type(error) is RedisConnectionError and isinstance(cause, (RedisError, RedisworldError)) else error
 
 
 def is_transient(error: BaseException) -> bool:

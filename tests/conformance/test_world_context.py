@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from redisworld import (
+    ForbiddenInWorkflow,
     InvalidInput,
     MalformedMessage,
     RunCancelled,
@@ -53,6 +54,25 @@ async def telling() -> str:
         return await tells()
     except Exception as error:
         return str(error)
+
+
+async def test_a_body_that_connects_is_told_that_it_may_not_and_not_that_redis_is_away(connect: Connect) -> None:
+    app = Workflows()
+
+    @app.workflow
+    async def starts(url: str) -> str:
+        try:
+            async with World.connect(url) as world:
+                await world.start(nothing)
+        except ForbiddenInWorkflow as error:
+            return str(error)
+        return "started"
+
+    async with connect(app=app) as consumers:
+        run = await consumers.world.start(starts, "redis://127.0.0.1:1/0")
+        await consumers.drain()
+
+        assert "in a workflow body cannot be replayed: move it into a step" in await run.result(timeout=5)
 
 
 async def test_an_error_raised_inside_the_context_arrives_as_itself(redis_url: str) -> None:
