@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from redis.exceptions import ResponseError
 
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.keys import Partition
 from redisworld.runs import RunRow, Status, Step
+from redisworld.world.refusals import told
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -49,7 +51,7 @@ async def read_row(world: World, run_id: str) -> RunRow:
         pipeline.llen(partition.log(run_id))
         return await pipeline.execute()
 
-    values, length = await world.connection.run("read_row", call)
+    values, length = await _read(world, "read_row", run_id, call)
     text = [value.decode("utf-8", "replace") if value is not None else "" for value in values]
     if not text[0]:
         raise RunNotFound(run_id)
@@ -57,6 +59,16 @@ async def read_row(world: World, run_id: str) -> RunRow:
         return _row(partition, run_id, text, length)
     except ValueError as error:  # a status or number that is none
         raise MalformedMessage(f"the row of run {run_id!r} cannot be read: {error}") from error
+
+
+async def _read(world: World, op: str, run_id: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    """What Redis answers. Raises MalformedMessage for a key of another type, and RedisUnavailable."""
+    try:
+        return await world.connection.run(op, call)
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise MalformedMessage(f"run {run_id!r} cannot be read: {told(error)}") from error
 
 
 def _row(partition: Partition, run_id: str, text: list[str], length: int) -> RunRow:
@@ -127,7 +139,7 @@ async def _fields(world: World, run_id: str, pattern: str) -> AsyncIterator[tupl
         async def call(at: int = cursor) -> Any:
             return await world.connection.commands.hscan(key, at, match=pattern, count=1000)
 
-        cursor, fields = await world.connection.run("read_states", call)
+        cursor, fields = await _read(world, "read_states", run_id, call)
         for name, state in fields.items():
             yield name.decode("utf-8", "replace"), state.decode("utf-8", "replace")
         if not cursor:
@@ -141,5 +153,5 @@ async def read_log(world: World, run_id: str, start: int, count: int) -> list[by
     async def call() -> Any:
         return await world.connection.commands.lrange(key, start, start + count - 1)
 
-    elements: list[bytes] = await world.connection.run("read_log", call)
+    elements: list[bytes] = await _read(world, "read_log", run_id, call)
     return elements

@@ -56,6 +56,22 @@ async def telling() -> str:
         return str(error)
 
 
+@pytest.mark.parametrize("part", ["row", "log"])
+async def test_a_run_whose_key_somebody_has_overwritten_is_malformed(
+    redis_url: str, raw: redis.Redis, part: str
+) -> None:
+    """It was the ResponseError of redis-py, which no caller of ours knows."""
+    async with World.connect(redis_url) as world:
+        run = await world.start(nothing, run_id="r", delay="1h")
+        await run.terminate()
+        partition = world.partition("r")
+        raw.set(partition.run("r") if part == "row" else partition.log("r"), "a text")
+
+        for ask in (run.result(timeout=5), run.row(), run.status()):
+            with pytest.raises(MalformedMessage, match=r"'r' cannot be read.*doctor"):
+                await ask
+
+
 async def test_a_body_that_connects_is_told_that_it_may_not_and_not_that_redis_is_away(connect: Connect) -> None:
     app = Workflows()
 
