@@ -60,7 +60,7 @@ class Step(Generic[P, R]):
         """Starts in all: one more than the retries."""
         return self.max_retries + 1
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> StepCall[R]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> StepCall[R]:
         """In a body: the step's awaitable result; bad arguments raise here. Elsewhere: just the function's call.
 
         So a step may call another as a plain function; one written with ``def`` then gives its result directly.
@@ -88,7 +88,7 @@ class Workflow(Generic[P, R]):
         if not inspect.iscoroutinefunction(func):
             raise InvalidInput(f"workflow {self.name} must be written with 'async def'")
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """Always raises InvalidInput: a body runs only as a run."""
         where = "" if context.current() is None else ", in a step"
         raise InvalidInput(

@@ -175,3 +175,13 @@ def test_metadata_is_there_in_a_step_and_refused_elsewhere() -> None:
         assert get_workflow_metadata().workflow_name == "resizing"
     finally:
         current_step.reset(token)
+
+
+def test_a_step_may_have_a_parameter_named_self() -> None:
+    wf = Workflows()
+
+    @wf.step
+    def count(**words: int) -> int:
+        return sum(words.values())
+
+    assert count(self=1, other=2) == 3  # type: ignore[comparison-overlap]  # outside a body it is its function
