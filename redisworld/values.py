@@ -76,9 +76,11 @@ class Signature:
     def takes(self, name: str, *, behind: int) -> bool:
         """Whether an argument can be given by this name, behind so many that are given by position."""
         parameter = self._parameters.parameters.get(name)
-        if parameter is None or parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
-            return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
-        return list(self._parameters.parameters).index(name) >= behind
+        if parameter is None:
+            return False
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return list(self._parameters.parameters).index(name) >= behind
+        return parameter.kind is parameter.KEYWORD_ONLY
 
     def encode_call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, max_bytes: int | None = None) -> bytes:
         """The arguments as a map from parameter name to value; defaults are left to the callee.

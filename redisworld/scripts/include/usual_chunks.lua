@@ -14,12 +14,12 @@ if ARGV[ITEMS] == 'step' and last == '0' then
 
   -- Fields of the new states, or nil where one of the steps is to be looked at closely.
   local function new_states()
-    local find, fields, seen = string.find, {}, {}
+    local fields, seen = {}, {}
     for k = 1, size do
       local i = ITEMS + (k - 1) * STEP
       local id = ARGV[i + 1]
       if ARGV[i] ~= 'step' or ARGV[i + 2] ~= name or ARGV[i + 3] ~= group or ARGV[i + 4] ~= target or ARGV[i + 5] == ''
-        or seen[id] or find(id, '^$') or find(id, '[%s|]') then return end
+        or seen[id] or not some_plain(id) then return end
       seen[id], fields[k] = true, 's:' .. id
     end
     return fields

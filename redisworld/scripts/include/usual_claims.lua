@@ -49,7 +49,7 @@ end
 local function start_usual(now, limit)
   local started, writes = 0, {}
   for _, run in ipairs(usual_runs(FIRST, STRIDE, fits)) do
-    if run.length + #run.items < limit then
+    if run.length + run.size < limit then
       local count = start_in(run, string.format('%.0f', math.max(now, run.last_at)))
       started = started + count
       if count > 0 then writes[#writes + 1] = run end
