@@ -16,7 +16,7 @@ import msgspec
 from consumers.attempt import Attempt, Scope
 from consumers.bodies import Bodies, Drained, Stopped
 from consumers.dispatch import step_message, step_stream
-from consumers.handback import bury
+from consumers.handback import bury_broken
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
 from redisworld import clock, failures, messages
@@ -88,8 +88,8 @@ class Attempts:
 
     async def bury(self, executed: Executed, recorded: Recorded) -> None:
         """Park the run whose data in Redis takes no outcome: to run the body again would end no better."""
-        a, detail = executed.attempt, f"the completion answered broken: {recorded.detail}"
-        await bury(self._world, a.delivery, run_id=a.run_id, reason="broken", detail=detail)
+        a = executed.attempt
+        await bury_broken(self._world, a.delivery, run_id=a.run_id, call="completion", answer=recorded)
 
     async def insist(self, executed: Executed, call: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a call that records an outcome: a lost reply is asked again, and costs no retry of the body."""

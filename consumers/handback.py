@@ -15,7 +15,7 @@ from redisworld.errors import ErrorInfo, MalformedMessage
 from redisworld.facts import fact
 from redisworld.messages import StepMessage, WorkflowMessage, decode, is_word, moved, touched
 from redisworld.observe import MessageBuried, MessageMoved, RunFinished, observe
-from redisworld.world import Delivery, Outgoing, World
+from redisworld.world import Claim, Delivery, Outgoing, Recorded, World
 
 _NAME_DELAYS_MS = (1_000, 2_000, 4_000, 8_000, 16_000, 30_000)
 """For what only another worker can process: unknown names, newer spec versions."""
@@ -116,6 +116,12 @@ async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, de
         world.connection.faults.warn(
             f"dead letter {reason}", "dead letter", place, level=logging.ERROR, reason=reason, error=detail
         )
+
+
+async def bury_broken(world: World, delivery: Delivery, *, run_id: str, call: str, answer: Claim | Recorded) -> None:
+    """Bury a delivery whose run's data in Redis takes no such call: to repeat it would end no better."""
+    detail = f"the {call} answered {answer.outcome}: {answer.detail}"
+    await bury(world, delivery, run_id=run_id, reason="broken", detail=detail)
 
 
 async def bury_poison(world: World, delivery: Delivery) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import Attempts, Executed
-from consumers.handback import bury, ended_at_ceiling, entry_ms, refuse, reroute, where
+from consumers.handback import bury_broken, ended_at_ceiling, entry_ms, refuse, reroute, where
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.facts import fact
@@ -223,13 +223,7 @@ class StepConsumer:
                     self._world, delivery, message, reason="not_found", detail=f"there is no run {message.run_id!r}"
                 )
             case _:
-                await bury(
-                    self._world,
-                    delivery,
-                    run_id=message.run_id,
-                    reason="broken",
-                    detail=f"the claim answered {claim.outcome}: {claim.detail}",
-                )
+                await bury_broken(self._world, delivery, run_id=message.run_id, call="claim", answer=claim)
 
 
 def _id(message: StepMessage) -> StepId:

@@ -17,7 +17,7 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import LOGGED, Attempts, Executed
-from consumers.handback import bury, ended_at_ceiling, refuse, reroute
+from consumers.handback import bury_broken, ended_at_ceiling, refuse, reroute
 from consumers.job import Job
 from consumers.live import Live, context_of
 from consumers.passes import Ended, Inline, chunks, status_of, writes_only
@@ -325,8 +325,7 @@ class Orchestrator:
         if claim.outcome == "full":
             ended_at_ceiling(job.run_id, job.workflow.name, claim.detail)
         if claim.outcome == "broken":
-            detail = f"the claim answered broken: {claim.detail}"
-            await bury(self._world, job.delivery, run_id=job.run_id, reason="broken", detail=detail)
+            await bury_broken(self._world, job.delivery, run_id=job.run_id, call="claim", answer=claim)
         if claim.outcome != "started":
             fact(logging.DEBUG, "step not started", job.where, step=loaded.owned, claim=claim.outcome)
             return "load" if claim.detail == "responsible" else "settled"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import uuid
@@ -126,6 +127,18 @@ class Consumers:
                 await self.world.upkeep.promote(self.partition)
             else:
                 return
+
+    async def die_in_the_body(self, delivery: Delivery) -> None:
+        """The process that handles this delivery ends in a step's body: whatever runs it is cancelled from outside."""
+        worker = asyncio.ensure_future(self.process(delivery))
+
+        def die() -> None:
+            worker.cancel()
+            raise asyncio.CancelledError
+
+        conf_app.during.append(die)
+        with pytest.raises(asyncio.CancelledError):
+            await worker
 
     async def redelivered(self, delivery: Delivery) -> Delivery:
         """The same entry, taken over from its holder as if that had died a lease ago."""

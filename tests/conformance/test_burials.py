@@ -5,7 +5,6 @@ The table of docs/dead-letters.md, row by row, with a whole worker.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -208,15 +207,7 @@ async def test_the_owner_of_an_inline_step_whose_state_cannot_be_read_is_buried(
         await consumers.world.start(conf_app.chain, 1, run_id="r")
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        worker = asyncio.ensure_future(consumers.process(delivery))
-
-        def die() -> None:
-            worker.cancel()
-            raise asyncio.CancelledError
-
-        conf_app.during.append(die)
-        with pytest.raises(asyncio.CancelledError):
-            await worker
+        await consumers.die_in_the_body(delivery)
         garble(consumers)
         await consumers.process(await consumers.redelivered(delivery))
         letter = await _only_letter(consumers)

@@ -109,16 +109,7 @@ async def test_c31_an_owner_that_died_is_followed_by_its_redelivered_message_and
         await consumers.world.start(conf_app.chain, 1, run_id="owned")
         delivery = await consumers.take("workflows")
         assert delivery is not None
-        worker = asyncio.ensure_future(consumers.process(delivery))
-
-        def die() -> None:
-            """The process ends in the body: whatever runs it is cancelled from outside."""
-            worker.cancel()
-            raise asyncio.CancelledError
-
-        conf_app.during.append(die)
-        with pytest.raises(asyncio.CancelledError):
-            await worker
+        await consumers.die_in_the_body(delivery)
         assert consumers.queued() == []
 
         await consumers.process(await consumers.redelivered(delivery))
