@@ -15,7 +15,6 @@ import msgspec
 
 from consumers.attempt import Attempt, Scope
 from consumers.bodies import Bodies, Drained, Stopped
-from consumers.dispatch import step_message, step_stream
 from consumers.handback import bury_broken
 from consumers.leases import LeaseKeeper
 from consumers.slots import Slots
@@ -26,6 +25,7 @@ from redisworld.facts import fact
 from redisworld.observe import StepEnded, StepStarted, observe
 from redisworld.retries import leaves
 from redisworld.world import Completion, Recorded, World
+from redisworld.world.dispatch import step_message, step_stream
 
 Answer = TypeVar("Answer")
 
@@ -167,7 +167,7 @@ class Attempts:
             may_replay=False,
             delay_ms=delay_ms,
             step_name=a.step.name,
-            target=step_stream(self._world, a.delivery.partition, a.step.queue, a.context),
+            target=step_stream(self._world, a.delivery.partition, a.step.queue, a.context.deployment_id),
             message=messages.encode(message),
         )
 

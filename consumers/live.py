@@ -12,13 +12,14 @@ import msgspec
 from consumers.passes import Identity
 from redisworld import clock, events
 from redisworld.errors import MalformedMessage
-from redisworld.events import Event, EventKind, RunCreated
+from redisworld.events import Event, EventKind
 from redisworld.facts import fact
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.replay import Instance
 from redisworld.replay.commands import CreateStep
 from redisworld.workflows import Workflow
 from redisworld.world import Delivery, Loaded, World
+from redisworld.world.dispatch import context_of
 
 _EVENTS_PER_TURN = 1_000
 """A long replay lets the worker's loop run after so many events."""
@@ -83,14 +84,11 @@ class Live:
         if not loaded.elements:
             raise MalformedMessage(f"the log of run {message.run_id!r} is empty")
         created = events.parse(loaded.elements[0])
-        try:
-            given = msgspec.msgpack.decode(created.payload, type=RunCreated)
-        except msgspec.DecodeError as error:
-            raise MalformedMessage(f"the log of run {message.run_id!r} does not begin with run_created") from error
+        given = events.run_created(created)
         identity = Identity(
             run_id=message.run_id,
             workflow=workflow.name,
-            context=context_of(loaded, message.run_id),
+            context=context_of(message.run_id, loaded),
             trace_carrier=given.carrier or message.trace_carrier,
         )
         # the body's time begins when the run starts, not when it was created: it may have waited for a worker
@@ -147,7 +145,7 @@ class Live:
             self.began = clock.monotonic()
         self.instance.learn(passed_to=loaded.passed_to, patches=loaded.patches)
         if self.identity.context.started_at is None:
-            context = context_of(loaded, self.identity.run_id)
+            context = context_of(self.identity.run_id, loaded)
             self.identity = msgspec.structs.replace(self.identity, context=context)
         elements: Sequence[bytes] = loaded.elements[self._last is not None :]
         while elements:
@@ -182,13 +180,3 @@ class Live:
             run = self.identity
             fact(logging.WARNING, "nobody awaited this in the body", run=run.run_id, workflow=run.workflow, error=what)
         self.instance.close()
-
-
-def context_of(loaded: Loaded, run_id: str) -> RunContext:
-    """The run's identity as its messages carry it."""
-    return RunContext(
-        loaded.deployment,
-        loaded.spec_version,
-        started_at=loaded.started_at or None,
-        root_run_id=loaded.root_run_id or run_id,
-    )

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from consumers.dispatch import step_message, step_stream
-from redisworld import attributes, clock, failures, messages
+from redisworld import attributes, failures, messages
 from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext
 from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
 from redisworld.runs import Status
 from redisworld.world import Completion, Delivery, World
+from redisworld.world.dispatch import step_message, step_stream
 
 Item = list[str | bytes | int]
 
@@ -144,7 +144,7 @@ class _Steps:
         self._world = world
         self._partition = delivery.partition
         self._run = run
-        self._now_ms = clock.time_ns() // 1_000_000
+        self._now_ms = world.now_ms()
         self._streams: dict[str, str] = {}
 
     def item(self, step: CreateStep) -> Item:
@@ -161,5 +161,7 @@ class _Steps:
             now_ms=self._now_ms,
         )
         if (target := self._streams.get(step.queue)) is None:
-            target = self._streams[step.queue] = step_stream(self._world, self._partition, step.queue, run.context)
+            target = self._streams[step.queue] = step_stream(
+                self._world, self._partition, step.queue, run.context.deployment_id
+            )
         return ["step", step.id, step.name, step.group, target, messages.encode(message), step.input]

@@ -19,6 +19,7 @@ from redisworld.messages import RunContext, StepMessage, moved
 from redisworld.observe import MessageMoved, PrologueTaken, RunFetched, StepClaimed, StepId, observe
 from redisworld.workflows import Step, Workflows
 from redisworld.world import Claim, ClaimItem, Delivery, Outgoing, World
+from redisworld.world.dispatch import context_of
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ class StepConsumer:
     async def process(self, delivery: Delivery, message: StepMessage) -> None:
         """Process one delivery to its end: settled, moved, buried, or the run continued."""
         context = await self._prologue(delivery, message)
-        if context is not None and not self._fits(context):
+        if context is not None and not self._world.serves(context.deployment_id):
             context = await self._rerouted(delivery, message, context)
         if context is None:
             return
@@ -67,7 +68,7 @@ class StepConsumer:
         context = message.run_context
         if context is None or message.deliveries > 1 or message.step_name not in self._app.steps:
             return None
-        if not self._fits(context):
+        if not self._world.serves(context.deployment_id):
             return None
         return self._take(delivery, message, context)
 
@@ -158,12 +159,7 @@ class StepConsumer:
             fact(logging.DEBUG, "run is over", where(delivery, message), status=row.status)
             await self._world.deliveries.settle(delivery)
             return None
-        return RunContext(
-            deployment_id=row.deployment,
-            spec_version=row.spec_version,
-            started_at=row.started_at or None,
-            root_run_id=row.root_run_id or row.run_id,
-        )
+        return context_of(row.run_id, row)
 
     async def _rerouted(self, delivery: Delivery, message: StepMessage, context: RunContext) -> RunContext | None:
         """Re-route a message of another deployment, with all it carries; after three hops its run fails.
@@ -184,10 +180,6 @@ class StepConsumer:
             return None
         observe(RunFetched("moved", message.run_id))
         return await self._fetched(delivery, message)
-
-    def _fits(self, context: RunContext) -> bool:
-        settings = self._world.settings
-        return not settings.affinity or context.deployment_id in ("", settings.deployment)
 
     async def _not_started(self, delivery: Delivery, message: StepMessage, claim: Claim) -> None:
         fact(logging.DEBUG, "step not started", where(delivery, message), claim=claim.outcome)

@@ -18,7 +18,7 @@ from consumers.live import Live
 from consumers.passes import Ended, Inline
 from consumers.workflows import Next, Orchestrator
 from redisworld import events
-from redisworld.events import EventKind, RunCreated
+from redisworld.errors import MalformedMessage
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.observe import Carrier, StepSpan, Tracer
 from redisworld.replay import Pass
@@ -154,7 +154,7 @@ def _span_of(executed: Executed) -> StepSpan:
 
 def _origin(loaded: Loaded) -> Carrier | None:
     """What the start of the run carried, where its log was loaded from the start."""
-    first = events.parse(loaded.elements[0]) if loaded.elements else None
-    if first is None or first.kind is not EventKind.RUN_CREATED:
+    try:
+        return events.run_created(events.parse(loaded.elements[0])).carrier if loaded.elements else None
+    except MalformedMessage:  # loaded from further on, or damaged: that never costs a step its attempt
         return None
-    return msgspec.msgpack.decode(first.payload, type=RunCreated).carrier

@@ -19,7 +19,7 @@ from consumers.attempt import Attempt
 from consumers.attempts import LOGGED, Attempts, Executed
 from consumers.handback import bury_broken, ended_at_ceiling, refuse, reroute
 from consumers.job import Job
-from consumers.live import Live, context_of
+from consumers.live import Live
 from consumers.passes import Ended, Inline, chunks, status_of, writes_only
 from consumers.setbacks import create_again, diverged, fail, nothing_to_load
 from consumers.slots import Slots
@@ -41,6 +41,7 @@ from redisworld.observe import (
 from redisworld.replay import Cancelled, Failed, Pass
 from redisworld.workflows import Step, Workflows
 from redisworld.world import ClaimItem, Committed, Delivery, Loaded, World
+from redisworld.world.dispatch import context_of
 
 Next = Literal["load", "lost", "waits", "settled"]
 """How a job goes on: from new events, from the whole log, or not at all; ``waits`` if its body may stay in memory."""
@@ -75,15 +76,14 @@ class Orchestrator:
 
     def may_replay(self, workflow: str, deployment: str) -> bool:
         """Whether this worker can continue a run of that workflow and deployment."""
-        settings = self._world.settings
-        return workflow in self._app.workflows and (not settings.affinity or deployment in ("", settings.deployment))
+        return workflow in self._app.workflows and self._world.serves(deployment)
 
     async def process(self, delivery: Delivery, message: WorkflowMessage) -> None:
         """Process a wake to its end: settled, moved or buried."""
         if (job := await self._job(delivery, message, message.reason)) is None:
             return
         given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
-        if given is not None and not self.may_replay(job.workflow.name, given.deployment_id):
+        if given is not None and not self._world.serves(given.deployment_id):
             if not await self._deployment_fits(job, given.deployment_id):
                 return
             given = None  # the run has been moved here since: a load knows more
@@ -108,7 +108,7 @@ class Orchestrator:
 
     async def _deployment_fits(self, job: Job, deployment: str) -> bool:
         """Whether this deployment may run the body; a wake of another one is re-routed."""
-        if not isinstance(job.message, WorkflowMessage) or self.may_replay(job.workflow.name, deployment):
+        if not isinstance(job.message, WorkflowMessage) or self._world.serves(deployment):
             return True
         target = job.delivery.partition.workflows(deployment)
         return not await reroute(
@@ -329,7 +329,7 @@ class Orchestrator:
         if claim.outcome != "started":
             fact(logging.DEBUG, "step not started", job.where, step=loaded.owned, claim=claim.outcome)
             return "load" if claim.detail == "responsible" else "settled"
-        attempt = self._attempt(job, context_of(loaded, job.run_id), loaded.owned, name, item.token, claim.input or b"")
+        attempt = self._attempt(job, context_of(job.run_id, loaded), loaded.owned, name, item.token, claim.input or b"")
         started = msgspec.structs.replace(
             attempt, attempt=claim.attempt, charged=claim.charged, first_started_at=claim.first_started_at
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from redisworld.errors import InvalidInput, MalformedMessage
+from redisworld.messages import UNREADABLE
 
 MOST = 64
 """Attributes of a run: they are shown whole, and stand in one field of its row."""
@@ -68,7 +69,7 @@ def decode(payload: bytes) -> AttributesSet:
     """The payload again. Raises MalformedMessage."""
     try:
         return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedMessage(f"not the payload of attr_set: {error}") from error
 
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from redisworld.errors import MalformedMessage
+from redisworld.messages import UNREADABLE
 
 
 class EventKind(StrEnum):
@@ -84,8 +85,21 @@ class RunCreated(msgspec.Struct, frozen=True, omit_defaults=True):
         """The trace carrier; None where there is none that can be read."""
         try:
             return _carrier.decode(self.trace_carrier)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return None
+
+
+_created = msgspec.msgpack.Decoder(RunCreated)
+
+
+def run_created(event: Event) -> RunCreated:
+    """What start() was given, from the first event of a log. Raises MalformedMessage where it does not say that."""
+    if event.kind is not EventKind.RUN_CREATED:
+        raise MalformedMessage(f"the log begins with {event.kind}, not with run_created")
+    try:
+        return _created.decode(event.payload)
+    except UNREADABLE as error:
+        raise MalformedMessage(f"run_created cannot be read: {error}") from error
 
 
 def carried(carrier: dict[str, str] | None) -> msgspec.Raw:

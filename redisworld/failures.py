@@ -22,6 +22,7 @@ from redisworld.errors import (
     RemoteError,
     ReplayDivergence,
 )
+from redisworld.messages import UNREADABLE
 from redisworld.packing import pack, unpack
 
 MAX_TEXT = 16 * 1024
@@ -89,7 +90,7 @@ def decode(data: bytes) -> ErrorInfo:
     """The ErrorInfo in an event's payload. Raises MalformedMessage."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise MalformedMessage(f"not a recorded error: {error}") from error
 
 

@@ -78,7 +78,8 @@ _number = msgspec.msgpack.Decoder(int | float)
 _WORD = re.compile(r"[^\s\x00-\x1f|]+")
 _THREE_WORDS, _FIVE_WORDS = (re.compile(" ".join([_WORD.pattern] * n)) for n in (3, 5))
 """Ids and names stand in log headers, step states and the delayed set, between spaces and bars."""
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are not what it reads."""
 
 
 def encode(message: Message) -> bytes:
@@ -90,10 +91,10 @@ def decode(data: bytes) -> Message:
     """The message in the stream field ``msg``. Raises MalformedMessage saying what is wrong with it."""
     try:
         message = _strict.decode(data)
-    except _UNREADABLE as first:
+    except UNREADABLE as first:
         try:
             message = _strict.decode(_without_bad_diagnostics(data))
-        except _UNREADABLE:
+        except UNREADABLE:
             raise MalformedMessage(f"not a message: {first}") from first
     words = f"{message.message_id} {message.run_id} {message.workflow_name}"
     if isinstance(message, StepMessage):
@@ -113,7 +114,7 @@ def _without_bad_diagnostics(data: bytes) -> bytes:
         if name in fields:
             try:
                 fields[name] = msgspec.Raw(_encoder.encode(read(fields[name])))
-            except (*_UNREADABLE, ValueError, OverflowError):
+            except (*UNREADABLE, ValueError, OverflowError):
                 del fields[name]
     return _encoder.encode(fields)
 
@@ -130,7 +131,7 @@ def touched(data: bytes, *, refused_at: int) -> tuple[bytes, str, int]:
     """
     try:
         fields = _untyped.decode(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise MalformedMessage(f"not a message: {error}") from error
     message_id = fields.get("message_id") if isinstance(fields, dict) else None
     if not isinstance(message_id, str) or not _WORD.fullmatch(message_id):
@@ -159,7 +160,7 @@ def renewed(data: bytes) -> dict[str, object]:
     """
     try:
         fields = _untyped.decode(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise MalformedMessage(f"not a message: {error}") from error
     if not isinstance(fields, dict):
         raise MalformedMessage("not a message: no map of fields")

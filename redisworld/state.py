@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from redisworld.messages import UNREADABLE
+
 WORKER_STATES = ("ready", "draining", "unready")
 """``ready`` takes messages; ``draining`` was told to stop; ``unready`` has a loop that cannot read from Redis."""
 
@@ -141,5 +143,5 @@ def worker_in(beat: bytes) -> WorkerState | None:
     """The worker whose heartbeat this is; None for a stranger's key: whoever lists workers must not fail on it."""
     try:
         return msgspec.json.decode(beat, type=WorkerState)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

@@ -10,7 +10,7 @@ from redisworld import events, failures, values
 from redisworld.cli.plain import as_json, one_line
 from redisworld.cli.times import iso
 from redisworld.errors import ErrorInfo, InvalidValue, MalformedMessage
-from redisworld.events import Event, EventKind, RunCreated
+from redisworld.events import Event, EventKind
 from redisworld.world.deliveries import number_in
 
 _FAILURES = (EventKind.STEP_FAILED, EventKind.STEP_RETRYING, EventKind.RUN_FAILED)
@@ -95,7 +95,7 @@ def _decoded(event: Event) -> Any:
         if event.kind in _FAILURES:
             return failures.decode(event.payload)
         if event.kind is EventKind.RUN_CREATED:
-            return values.decode(msgspec.msgpack.decode(event.payload, type=RunCreated).input)
+            return values.decode(events.run_created(event).input)
         return values.decode(event.payload)
-    except (MalformedMessage, InvalidValue, msgspec.DecodeError):
+    except (MalformedMessage, InvalidValue):
         return repr(event.payload[:_RAW_SHOWN])

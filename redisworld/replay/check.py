@@ -9,7 +9,7 @@ import msgspec
 
 from redisworld import events, failures
 from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
-from redisworld.events import Event, EventKind, RunCreated
+from redisworld.events import Event, EventKind
 from redisworld.replay.commands import Cancelled, Completed, Outcome
 from redisworld.replay.engine import USER_ERROR, Instance, WorkflowLike, shown
 from redisworld.runs import RunRow
@@ -103,12 +103,7 @@ class _Replay:
             self._instance.close()
 
     def _begin(self, created: Event) -> Instance:
-        try:
-            if created.kind is not EventKind.RUN_CREATED:
-                raise MalformedMessage(f"the log begins with {created.kind}, not with run_created")
-            given = msgspec.msgpack.decode(created.payload, type=RunCreated)
-        except msgspec.DecodeError as error:
-            raise MalformedMessage(f"run_created cannot be read: {error}") from error
+        given = events.run_created(created)
         instance = Instance(
             run_id=self._row.run_id,
             workflow=self._workflow,

@@ -14,8 +14,8 @@ from redisworld.keys import Partition, is_entry_id
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import number_in
+from redisworld.world.dispatch import context_of
 from redisworld.world.queue import fields_of
-from redisworld.world.recovering import context_of
 from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
@@ -200,7 +200,9 @@ class DeadLetters:
         if self._world.partition(str(fields["run_id"])) != letter.partition:
             raise MalformedMessage(f"run {fields['run_id']!r} of dead letter {letter.name!r} belongs elsewhere")
         if isinstance(message, StepMessage) and message.run_context is None:
-            fields["run_context"] = msgspec.to_builtins(context_of(await self._world.row(message.run_id)))
+            fields["run_context"] = msgspec.to_builtins(
+                context_of(message.run_id, await self._world.row(message.run_id))
+            )
         return fields
 
     def _place(self, name: str) -> tuple[Partition, str]:

@@ -218,7 +218,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a load. ``outcome``: loaded, settled, gone, not_found or broken; the rest only if loaded.
+    """The answer to a load. ``outcome``: loaded, settled, gone, full or not_found; the rest only if loaded.
 
     ``elements`` are log elements from where the caller stood; ``length`` is the whole log's. ``owned`` is the
     step that the asking message owns, or ``""``. ``begun_to`` and ``patches`` are as in RunRow.
@@ -247,7 +247,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """The answer to a commit: committed, again, ended, chunk, lost, gone, diverged, not_found or broken."""
+    """The answer to a commit: committed, again, ended, chunk, lost, gone, diverged, invalid, full or not_found."""
 
     outcome: str
     inline: bool = False

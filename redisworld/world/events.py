@@ -17,6 +17,7 @@ from redisworld.errors import ErrorInfo, InvalidInput
 from redisworld.messages import StepMessage
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import Answer
+from redisworld.world.dispatch import step_stream
 from redisworld.world.replies import detail_of, word_of
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Events:
     async def step_created(self, run_id: str, message: StepMessage, *, queue: str = "", deployment: str = "") -> Answer:
         """``created``, and its message is ready to run. Another step under this id: ``diverged``."""
         world = self._world
-        partition = world.partition(run_id)
-        target = partition.short(partition.steps(queue, world.pin(deployment).removeprefix("@")))
+        target = step_stream(world, world.partition(run_id), queue, deployment)
         data = message.step_input or b""
         return await self._create(
             run_id, "step", message.step_id, message.step_name, "", target, messages.encode(message), data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redisworld.keys import Partition
 from redisworld.world.examine_runs import examine_listing
 from redisworld.world.findings import Finding
-from redisworld.world.replies import text_of, word_of
+from redisworld.world.replies import text_of
 from redisworld.world.scanning import scan
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def _pointer(world: World, partition: Partition, token: str, *, fix: bool)
     mended = ""
     if fix:
         keep = world.settings.retention_ms
-        word_of(await world.call("release_token", partition, token, run_id, hook_id, keep))
+        await world.call("release_token", partition, token, run_id, hook_id, keep)
         mended = "let it go after the retention"
     what = f"token {token!r} points to hook {hook_id} of run {run_id}, which is over"
     return Finding(code="dangling_pointer", what=what, where=(key,), mended=mended)

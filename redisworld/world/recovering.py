@@ -15,10 +15,10 @@ import msgspec
 from redisworld import events, messages
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.keys import Partition
-from redisworld.messages import RunContext, StepMessage
-from redisworld.runs import RunRow, Status, Step
+from redisworld.runs import Status, Step
 from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import Answer
+from redisworld.world.dispatch import context_of, step_message, step_stream
 from redisworld.world.living import Living, look_through
 from redisworld.world.replies import detail_of, text_of, word_of
 
@@ -60,11 +60,6 @@ class Suspect(msgspec.Struct, frozen=True):
             return bool(self.id) and seen.has_message(self.run_id, self.id)
         owner = Step.parse(self.state).message_id
         return seen.has_step(self.run_id, self.id) or bool(owner and seen.has_message(self.run_id, owner))
-
-
-def context_of(row: RunRow) -> RunContext:
-    """The identity of a run as its messages carry it."""
-    return RunContext(row.deployment, row.spec_version, row.started_at or None, row.root_run_id or row.run_id)
 
 
 class Recovering:
@@ -139,16 +134,14 @@ class Recovering:
             raise MalformedMessage(f"the log of run {row.run_id!r} does not have its step {suspect.id!r}")
         event = events.parse(created[0])
         queue = queue_of(event.detail) if mode == "mend" else None
-        fits = len(event.payload) <= world.settings.step_input_limit
-        message = StepMessage(
-            message_id=suspect.id,
+        message = step_message(
+            world,
             run_id=row.run_id,
-            workflow_name=row.workflow,
+            workflow=row.workflow,
             step_id=suspect.id,
-            step_name=event.detail,
-            run_context=context_of(row),
-            step_input=event.payload if fits else None,
-            requested_at=world.now_ms(),
+            name=event.detail,
+            context=context_of(row.run_id, row),
+            data=event.payload,
         )
         reply = await world.call(
             "redispatch_step",
@@ -159,7 +152,7 @@ class Recovering:
             suspect.state,
             "look" if queue is None else "mend",
             event.detail,
-            partition.short(partition.steps(queue or "", world.pin(row.deployment).removeprefix("@"))),
+            step_stream(world, partition, queue or "", row.deployment),
             SPEC_VERSION,
             messages.encode(message),
             *seen.args(),

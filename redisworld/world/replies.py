@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP
 from redisworld.world.deliveries import Claim, Loaded
+
+Reply = TypeVar("Reply", bound=Sequence[Any])
 
 
 def text_of(value: Any) -> str:
@@ -20,18 +22,21 @@ def our_group(groups: Iterable[Any]) -> dict[str, Any] | None:
     return next((group for group in groups if text_of(group["name"]) == GROUP), None)
 
 
-def word_of(reply: Sequence[Any]) -> str:
-    """The outcome word. Raises MalformedMessage for ``broken``, with what the script found."""
-    word: str = reply[0].decode()
-    if word == "broken":
+def checked(reply: Reply) -> Reply:
+    """The answer, unless its word is ``broken``: raises MalformedMessage with what the script found."""
+    if reply and reply[0] == b"broken":
         raise MalformedMessage(f"the script found something it cannot work with: {detail_of(reply)}")
+    return reply
+
+
+def word_of(reply: Sequence[Any]) -> str:
+    """The outcome word. Raises MalformedMessage for ``broken``."""
+    word: str = checked(reply)[0].decode()
     return word
 
 
 def items_of(reply: Sequence[Any]) -> Sequence[Any]:
-    """The answers to the items of a batch, each in its parts. Raises MalformedMessage where the call was ``broken``."""
-    if reply and reply[0] == b"broken":
-        word_of(reply)
+    """The answers to the items of a batch, each in its parts."""
     return [answer.split() if isinstance(answer, bytes) else answer for answer in reply]  # the usual ones come as text
 
 

@@ -47,7 +47,7 @@ from redisworld.world.own_run import current_run
 from redisworld.world.queue import Queue
 from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
-from redisworld.world.replies import items_of, word_of
+from redisworld.world.replies import checked, items_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
 from redisworld.world.upkeep import Upkeep
 
@@ -183,11 +183,11 @@ class World:
         patience_ms: int | None = None,
         timeout: float | None = None,
     ) -> list[Any]:
-        """Run a script on a partition; for the parts of this package."""
+        """Run a script on a partition; for the parts of this package. Raises MalformedMessage for ``broken``."""
         reply: list[Any] = await self.connection.script(
             scripts.load(name), partition.stats, list(args), patience_ms=patience_ms, timeout=timeout
         )
-        return reply
+        return checked(reply)
 
     # -- runs
 
@@ -323,7 +323,7 @@ class World:
             run_input=RunInput(input=payload, deployment_id=s.deployment, root_run_id=root_run_id or None)
             if len(payload) <= s.step_input_limit
             else None,
-            requested_at=clock.time_ns() // 1_000_000,
+            requested_at=self.now_ms(),
             trace_carrier=trace_carrier,
         )
         start = Start(
@@ -345,6 +345,10 @@ class World:
     def pin(self, deployment: str) -> str:
         """What a stream's name ends with when runs stay on their deployment, else ``""``."""
         return f"@{deployment}" if self.settings.affinity and deployment else ""
+
+    def serves(self, deployment: str) -> bool:
+        """Whether runs of that deployment may go on in this process."""
+        return not self.settings.affinity or deployment in ("", self.settings.deployment)
 
     async def cancel(self, run_id: str, *, reason: str = "", terminate: bool = False) -> Status:
         """Ask the body to stop (it gets CancelledError), or end the run at once with ``terminate``.

@@ -266,6 +266,26 @@ async def test_c35_a_log_that_the_code_does_not_follow_is_tried_three_times_agai
         assert consumers.delayed() == []
 
 
+async def test_c35_a_log_whose_beginning_cannot_be_read_fails_the_run_and_no_delivery_is_used_up_for_it(
+    raw: redis.Redis, connect: Connect
+) -> None:
+    async with connect(sticky_runs=0) as consumers:
+        await phase_one(consumers)
+        log = consumers.partition.log("pair")
+        raw.lset(log, 0, raw.lindex(log, 0).partition(b"\n")[0] + b"\n\x82\xa5input\xc4\x00\xaddeployment_id\xa1\xff")
+
+        await consumers.step()
+        for _ in range(3):
+            [(due, _)] = consumers.delayed()
+            consumers.world.clock = lambda due=due: due
+            await consumers.world.upkeep.promote(consumers.partition)
+            await consumers.wake()
+
+        with pytest.raises(RunFailed, match="run_created cannot be read") as failed:
+            await consumers.world.run("pair").result(timeout=5)
+        assert failed.value.error.code == "CORRUPTED_EVENT_LOG"
+
+
 async def test_c36_an_argument_that_cannot_be_stored_rejects_its_branch_alone_and_the_replay_is_stable(
     raw: redis.Redis, connect: Connect
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -234,6 +235,22 @@ async def test_what_comes_long_after_the_start_is_a_trace_of_its_own_linked_to_i
         assert [link.context.span_id for link in replay.links] == [start.context.span_id]
     for queued in (span for span in memory.named("step.execute") if span.kind is trace.SpanKind.CONSUMER):
         assert queued.parent is not None, "it came soon after its dispatch"
+
+
+async def test_a_process_whose_clock_is_behind_that_of_redis_leaves_its_runs_in_the_trace_of_their_start(
+    server: PrivateRedis, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages say by the clock of Redis when they were asked for: skew looked like waiting."""
+    with tracing(memory.provider):
+        async with World.connect(server.url) as world:
+            world.clock = lambda: time.time_ns() // 1_000_000 + 360_000
+            with starter(memory):
+                await world.start(traced_app.stays, run_id="r")
+            await finished(world, "r")
+
+    [start] = memory.named("workflow.start")
+    assert start.context is not None
+    assert {replay.context.trace_id for replay in memory.named("workflow.replay")} == {start.context.trace_id}
 
 
 async def test_the_body_of_a_step_has_the_baggage_of_the_starter(

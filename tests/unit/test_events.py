@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redisworld.errors import MalformedMessage
-from redisworld.events import Event, EventKind, RunCreated, carried, parse
+from redisworld.events import Event, EventKind, RunCreated, carried, parse, run_created
 
 
 def test_an_element_is_its_clear_header_and_its_payload() -> None:
@@ -92,3 +92,16 @@ def test_a_malformed_trace_carrier_costs_a_start_nothing_but_its_trace(carrier: 
     created = msgspec.msgpack.decode(data, type=RunCreated)
 
     assert (created.input, created.carrier) == (b"\x90", None)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\x07", b"\x80", b"\x81\xa5input", b"\x82\xa5input\xc4\x00\xaddeployment_id\xa1\xff"]
+)
+def test_a_first_event_that_does_not_say_what_start_was_given_is_malformed(payload: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="run_created cannot be read"):
+        run_created(parse(b"run_created - - 5 wf\n" + payload))
+
+
+def test_a_log_that_begins_with_another_event_is_malformed() -> None:
+    with pytest.raises(MalformedMessage, match="begins with run_started, not with run_created"):
+        run_created(parse(b"run_started - - 5\n"))

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from redisworld import clock
+from typing import TYPE_CHECKING
+
 from redisworld.keys import Partition
 from redisworld.messages import RunContext, StepMessage
-from redisworld.world import World
+from redisworld.runs import RunRow
+from redisworld.world.deliveries import Loaded
+
+if TYPE_CHECKING:
+    from redisworld.world.world import World
+
+
+def context_of(run_id: str, facts: RunRow | Loaded) -> RunContext:
+    """The identity of a run as its messages carry it."""
+    return RunContext(facts.deployment, facts.spec_version, facts.started_at or None, facts.root_run_id or run_id)
 
 
 def step_message(
@@ -17,7 +27,7 @@ def step_message(
     name: str,
     context: RunContext,
     data: bytes,
-    trace_carrier: dict[str, str] | None,
+    trace_carrier: dict[str, str] | None = None,
     message_id: str | None = None,
     now_ms: int = 0,
 ) -> StepMessage:
@@ -29,13 +39,12 @@ def step_message(
         step_id=step_id,
         step_name=name,
         run_context=context,
-        requested_at=now_ms or clock.time_ns() // 1_000_000,
+        requested_at=now_ms or world.now_ms(),
         trace_carrier=trace_carrier,
         step_input=data if len(data) <= world.settings.step_input_limit else None,
     )
 
 
-def step_stream(world: World, partition: Partition, queue: str, context: RunContext) -> str:
+def step_stream(world: World, partition: Partition, queue: str, deployment: str) -> str:
     """The stream of a queue, pinned to the run's deployment under affinity; its name within the partition."""
-    deployment = world.pin(context.deployment_id).removeprefix("@")
-    return partition.short(partition.steps(queue, deployment))
+    return partition.short(partition.steps(queue)) + world.pin(deployment)
