@@ -9,8 +9,7 @@ import msgspec
 from redisworld import attributes, failures, messages
 from redisworld.errors import ErrorInfo
 from redisworld.messages import RunContext
-from redisworld.replay.commands import Cancelled, Completed, CreateStep, Outcome, Pass
-from redisworld.runs import Status
+from redisworld.replay.commands import Completed, CreateStep, Failed, Outcome, Pass
 from redisworld.world import Completion, Delivery, World
 from redisworld.world.dispatch import step_message, step_stream
 
@@ -118,18 +117,9 @@ def writes_only(asked: Pass, step: CreateStep) -> bool:
 
 def ending(outcome: Outcome) -> Item:
     """The terminal item."""
-    if isinstance(outcome, Completed):
-        return ["end", "run_completed", "", outcome.result]
-    if isinstance(outcome, Cancelled):
-        return ["end", "run_cancelled", "", b""]
-    return failure(outcome.error)
-
-
-def status_of(outcome: Outcome | None) -> Status:
-    """The status of a run that ended so."""
-    if isinstance(outcome, Completed):
-        return Status.COMPLETED
-    return Status.CANCELLED if isinstance(outcome, Cancelled) else Status.FAILED
+    if isinstance(outcome, Failed):
+        return failure(outcome.error)
+    return ["end", f"run_{outcome.status}", "", outcome.result if isinstance(outcome, Completed) else b""]
 
 
 def failure(error: ErrorInfo) -> Item:

@@ -42,6 +42,8 @@ _AFTER_GRACE_S = 3.0
 """What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
 _LEAVING_S = 1.0
 
+Loop = Reader | Timers | Reclaimer | Retention | Recovery | Unserved
+
 
 class Worker:
     """Runs the workflows and steps of an application until ``stop`` is called.
@@ -105,26 +107,15 @@ class Worker:
 
     async def run(self) -> None:
         """Work until ``stop``, then drain. Returns when nothing is held any more."""
-        step_streams, workflow_streams = self._streams()
-        slots = dict.fromkeys(step_streams, self._step_slots) | dict.fromkeys(workflow_streams, self._replay_slots)
+        steps, workflows = self._streams()
+        streams = [*steps, *workflows]
         try:
-            await self._world.queue.ensure_groups([*step_streams, *workflow_streams])
+            await self._world.queue.ensure_groups(streams)
         except (RedisUnavailable, MalformedMessage) as error:  # a full Redis refuses; a reader makes what it misses
             fact(logging.WARNING, "groups not made yet", error=error)
-        readers = (
-            Reader(self._world, step_streams, self._step_slots, self.health.loop("steps"), self._accept),
-            Reader(self._world, workflow_streams, self._replay_slots, self.health.loop("workflows"), self._accept),
-        )
-        loops = (
-            *readers,
-            Timers(self._world, self.health.loop("timers")),
-            Reclaimer(self._world, slots, self.health.loop("pending", may_be_silent=True), self._accept),
-            Retention(self._world),
-            Recovery(self._world, self._app, [*step_streams, *workflow_streams]),
-            Unserved(self._world),
-        )
-        slots_of = (self._step_slots, self._replay_slots)
-        presence = Presence(self._world, self._app, self.health, slots=slots_of, streams=self.streams)
+        loops = self._loops(steps, workflows)
+        slots = (self._step_slots, self._replay_slots)
+        presence = Presence(self._world, self._app, self.health, slots=slots, streams=streams)
         fact(logging.INFO, "worker started", consumer=self._world.consumer, concurrency=self._step_slots.limit)
         for queue in sorted(self._queues - _used(self._app)):
             fact(logging.WARNING, "no step of the application uses this queue", queue=queue)
@@ -148,8 +139,21 @@ class Worker:
         self._orchestrator.close()
         with anyio.move_on_after(_LEAVING_S):
             await presence.leave()
-            await self._leave([*step_streams, *workflow_streams])
+            await self._leave(streams)
         fact(logging.INFO, "worker stopped", consumer=self._world.consumer)
+
+    def _loops(self, steps: list[Stream], workflows: list[Stream]) -> tuple[Loop, ...]:
+        """What brings work, and what looks after the store meanwhile."""
+        slots = dict.fromkeys(steps, self._step_slots) | dict.fromkeys(workflows, self._replay_slots)
+        return (
+            Reader(self._world, steps, self._step_slots, self.health.loop("steps"), self._accept),
+            Reader(self._world, workflows, self._replay_slots, self.health.loop("workflows"), self._accept),
+            Timers(self._world, self.health.loop("timers")),
+            Reclaimer(self._world, slots, self.health.loop("pending", may_be_silent=True), self._accept),
+            Retention(self._world),
+            Recovery(self._world, self._app, [*steps, *workflows]),
+            Unserved(self._world),
+        )
 
     def _make_intake(self) -> Intake:
         return Intake(

@@ -20,7 +20,7 @@ from consumers.attempts import LOGGED, Attempts, Executed
 from consumers.handback import bury_broken, ended_at_ceiling, refuse, reroute
 from consumers.job import Job
 from consumers.live import Live
-from consumers.passes import Ended, Inline, chunks, status_of, writes_only
+from consumers.passes import Ended, Inline, chunks, writes_only
 from consumers.setbacks import create_again, diverged, fail, nothing_to_load
 from consumers.slots import Slots
 from consumers.sticky import Sticky
@@ -177,8 +177,8 @@ class Orchestrator:
             case "committed" | "again":
                 live.committed()
                 return "load" if answer.outcome == "again" else "waits"
-            case "ended":
-                status = status_of(asked.outcome)
+            case "ended" if asked.outcome:
+                status = asked.outcome.status
                 seconds = (answer.at - live.created_at) / 1000
                 observe(RunFinished(job.run_id, job.workflow.name, status, seconds, live.last_step_s()))
                 if isinstance(asked.outcome, Failed):

@@ -125,7 +125,7 @@ class _Replay:
         if outcome is None:
             open_things = ", ".join([*instance.open_steps().values(), *(["a wait"] if instance.open_waits() else [])])
             return self._verdict("diverges", f"{has}, the code goes on and waits for {open_things or 'something else'}")
-        if _kind(outcome) is not logged.kind:
+        if logged.kind is not EventKind(f"run_{outcome.status}"):
             return self._verdict("diverges", f"{has}, the code would {_told(outcome)}")
         if isinstance(outcome, Completed) and outcome.result != logged.payload:
             return self._verdict("ends differently", f"{has}, the code would {_told(outcome)}")
@@ -144,12 +144,6 @@ class _Replay:
 
     def _verdict(self, word: Word, detail: str) -> Verdict:
         return Verdict(word=word, events=self._number, event=self._number, detail=detail)
-
-
-def _kind(outcome: Outcome) -> EventKind:
-    if isinstance(outcome, Completed):
-        return EventKind.RUN_COMPLETED
-    return EventKind.RUN_CANCELLED if isinstance(outcome, Cancelled) else EventKind.RUN_FAILED
 
 
 def _told(outcome: Outcome) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from redisworld.attributes import Changes
 from redisworld.errors import ErrorInfo
+from redisworld.runs import Status
 
 GroupMode = Literal["all", "fail_fast"]
 
@@ -83,17 +84,21 @@ class Assign(msgspec.Struct, frozen=True):
 class Completed(msgspec.Struct, frozen=True):
     """The body returned."""
 
+    status: ClassVar[Status] = Status.COMPLETED
     result: bytes
 
 
 class Failed(msgspec.Struct, frozen=True):
     """The body raised."""
 
+    status: ClassVar[Status] = Status.FAILED
     error: ErrorInfo
 
 
 class Cancelled(msgspec.Struct, frozen=True):
     """The body let the requested cancellation through."""
+
+    status: ClassVar[Status] = Status.CANCELLED
 
 
 Outcome = Completed | Failed | Cancelled

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from consumers.passes import Identity, Inline, chunks, status_of, writes_only
+from consumers.passes import Identity, Inline, chunks, writes_only
 from redisworld import Hook, Workflows, events, failures, hook, values
 from redisworld.errors import ErrorInfo
 from redisworld.events import EventKind, RunCreated
@@ -297,7 +297,7 @@ def end(workflow: str, log: tuple[bytes, ...]) -> str:
     """How the body ends after this log: the kind of event that records it, or ""."""
     given = msgspec.msgpack.decode(events.parse(log[0]).payload, type=RunCreated)
     asked, _ = _replayed(workflow, log, (), body_time(log), given.input)
-    return "" if asked.outcome is None else f"run_{status_of(asked.outcome)}"
+    return "" if asked.outcome is None else f"run_{asked.outcome.status}"
 
 
 def _replayed(
