@@ -257,6 +257,9 @@ class _Quiet(msgspec.Struct, frozen=True):
     def pin(self, deployment: str) -> str:
         return ""
 
+    def now_ms(self) -> int:
+        return 1_764_628_800_000
+
 
 @cache
 def seen(log: tuple[bytes, ...], points: tuple[int, ...]) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
