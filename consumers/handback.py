@@ -46,7 +46,7 @@ async def refuse(
     await world.deliveries.move(
         delivery, Outgoing.of(after), old_id=message.message_id, target=delivery.stream, delay_ms=delay_ms
     )
-    observe(MessageMoved(_kind(delivery), reason))
+    observe(MessageMoved(delivery.kind, reason))
     fact(logging.INFO, "handed back", where(delivery, message), reason=reason, delay_ms=delay_ms, error=detail)
 
 
@@ -82,7 +82,7 @@ async def reroute(
     answer = await world.deliveries.move(delivery, again, old_id=message.message_id, target=target, delay_ms=delay_ms)
     if answer == "here":
         return False
-    observe(MessageMoved(_kind(delivery), "reroute"))
+    observe(MessageMoved(delivery.kind, "reroute"))
     fact(logging.INFO, "re-routed", where(delivery, message), deployment=deployment, hops=hops + 1, delay_ms=delay_ms)
     return True
 
@@ -94,7 +94,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
     """
     now = entry_ms(delivery)
     body, message_id, first = touched(delivery.fields.get("msg", b""), refused_at=now)
-    detail = f"kind {delivery.kind!r} of spec version {delivery.text('spec')!r} is newer than this worker"
+    detail = f"kind {delivery.text('kind')!r} of spec version {delivery.text('spec')!r} is newer than this worker"
     if now - first >= world.settings.refused_limit_ms:
         await bury(world, delivery, run_id=delivery.text("run"), reason="newer_spec", detail=detail)
         return
@@ -102,7 +102,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
     again = Outgoing.again(delivery, body=body, message_id=message_id)
     delay_ms = min(waited_ms, _NAME_DELAYS_MS[-1])
     await world.deliveries.move(delivery, again, old_id=message_id, target=delivery.stream, delay_ms=delay_ms)
-    observe(MessageMoved(_kind(delivery), "newer_spec"))
+    observe(MessageMoved(delivery.kind, "newer_spec"))
     fact(logging.INFO, "handed back", where(delivery), reason="newer_spec", delay_ms=delay_ms, error=detail)
 
 
@@ -111,7 +111,7 @@ async def bury(world: World, delivery: Delivery, *, run_id: str, reason: str, de
     payload = failures.encode(ErrorInfo(type="RedisworldError", message=detail, code=code)) if code else b""
     run_id = run_id if is_word(run_id) else ""  # a stranger's field may hold anything, and no run is called so
     if await world.deliveries.bury(delivery, run_id=run_id, reason=reason, detail=detail, code=code, payload=payload):
-        observe(MessageBuried(_kind(delivery), reason, delivery.entry_id))
+        observe(MessageBuried(delivery.kind, reason, delivery.entry_id))
         place = where(delivery) | {"run": run_id or None}
         world.connection.faults.warn(
             f"dead letter {reason}", "dead letter", place, level=logging.ERROR, reason=reason, error=detail
@@ -185,7 +185,3 @@ def _run_in(delivery: Delivery) -> str:
         return decode(delivery.fields.get("msg", b"")).run_id
     except MalformedMessage:
         return ""
-
-
-def _kind(delivery: Delivery) -> str:
-    return delivery.kind if delivery.kind in ("step", "workflow") else "unknown"

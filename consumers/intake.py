@@ -227,7 +227,7 @@ class Intake:
         if await bury_poison(self._world, delivery):
             return
         newer = delivery.fields.get("spec") != _SPEC and delivery.number("spec") > SPEC_VERSION
-        if newer or delivery.kind not in _KINDS:
+        if newer or delivery.text("kind") not in _KINDS:
             await leave_for_newer(self._world, delivery)
             return
         message = messages.decode(delivery.fields.get("msg", b""))

@@ -318,7 +318,7 @@ class Metrics:
             self.last_step.add(workflow, seen.last_step_s)
 
     def _message_read(self, seen: o.MessageRead) -> None:
-        self.read[_kind(seen.kind), seen.delivery] += seen.count
+        self.read[seen.kind, seen.delivery] += seen.count
 
     def _message_moved(self, seen: o.MessageMoved) -> None:
         self.moved[seen.kind, seen.reason] += 1
@@ -403,7 +403,3 @@ def process_registry() -> CollectorRegistry:
 def exposition(registry: CollectorRegistry) -> bytes:
     """The text of /metrics."""
     return generate_latest(registry)
-
-
-def _kind(kind: str) -> str:
-    return kind if kind in ("step", "workflow") else "other"

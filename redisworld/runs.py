@@ -25,6 +25,8 @@ class Status(StrEnum):
 
 
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+OPEN = (Status.PENDING, Status.RUNNING)
+"""The statuses of runs that have not ended, in the order they come in."""
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ from redisworld.cli.options import OneOf, duration_ms
 from redisworld.cli.plain import one_line
 from redisworld.cli.times import ago, iso, length
 from redisworld.errors import InvalidInput
-from redisworld.runs import Status
+from redisworld.runs import OPEN, Status
 from redisworld.world import World
 from redisworld.world.listing_runs import ListedRun, page_of_runs
 
 _OPEN = "open"
-_STATUSES = {status.value: (status,) for status in Status} | {_OPEN: (Status.PENDING, Status.RUNNING)}
+_STATUSES = {status.value: (status,) for status in Status} | {_OPEN: OPEN}
 
 
 def add_to(verbs: Any) -> None:

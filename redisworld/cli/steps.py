@@ -9,13 +9,13 @@ from redisworld.cli.lists import add_list, print_list
 from redisworld.cli.options import OneOf
 from redisworld.cli.plain import one_line
 from redisworld.cli.times import ago, iso
-from redisworld.runs import Status
+from redisworld.runs import OPEN, Status
 from redisworld.world import World
 from redisworld.world.listing_steps import ListedStep, page_of_steps
 
 _STATUSES = {
-    "open": (Status.PENDING, Status.RUNNING),
-    **{status.value: (status,) for status in (Status.PENDING, Status.RUNNING, Status.COMPLETED, Status.FAILED)},
+    "open": OPEN,
+    **{status.value: (status,) for status in (*OPEN, Status.COMPLETED, Status.FAILED)},
 }
 _ERROR_SHOWN = 60
 

@@ -175,7 +175,6 @@ class Deliveries:
         self, delivery: Delivery, *, run_id: str, reason: str, detail: str, code: str = "", payload: bytes = b""
     ) -> bool:
         """Move a delivery to the dead letters; with ``code`` its run fails in the same script."""
-        kind = delivery.kind if delivery.kind in ("step", "workflow") else "unknown"
         reply = await self._world.call(
             "bury_message",
             delivery.partition,
@@ -183,7 +182,7 @@ class Deliveries:
             self._world.consumer,
             delivery.stream,
             delivery.entry_id,
-            kind,
+            delivery.kind,
             run_id,
             reason,
             detail,

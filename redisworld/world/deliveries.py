@@ -17,6 +17,11 @@ def number_in(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
+def known_kind(word: str) -> str:
+    """The kind of a message as metrics and dead letters have it: step, workflow or unknown."""
+    return word if word in ("step", "workflow") else "unknown"
+
+
 class Delivery(msgspec.Struct, frozen=True):
     """A stream entry, pending under this process's consumer.
 
@@ -31,8 +36,8 @@ class Delivery(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The clear field ``kind``: step, workflow, or what a stranger wrote."""
-        return self.text("kind")
+        """step or workflow; unknown where a stranger wrote something else into the clear field."""
+        return known_kind(self.text("kind"))
 
     @property
     def is_step(self) -> bool:
@@ -90,7 +95,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     def again(cls, delivery: Delivery, *, body: bytes, message_id: str) -> Outgoing:
         """A delivered message with its clear fields as they are, also one of a newer version."""
         return cls(
-            kind=delivery.kind,
+            kind=delivery.text("kind"),
             run_id=delivery.text("run"),
             id=message_id,
             step_id=delivery.text("step"),

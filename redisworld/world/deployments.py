@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from redisworld.errors import InvalidInput
-from redisworld.runs import Status
+from redisworld.runs import OPEN
 from redisworld.state import Backlog, State
 from redisworld.world.listing_runs import page_of_runs
 from redisworld.world.moving import Move, Mover, Tick, nothing
@@ -77,7 +77,7 @@ async def read_deployments(world: World) -> list[Deployment]:
     The three round trips of ``read_state``, and one command for each of at most 1,000 open runs.
     """
     state = await read_state(world)
-    page = await page_of_runs(world, statuses=(Status.PENDING, Status.RUNNING), limit=_RUNS)
+    page = await page_of_runs(world, statuses=OPEN, limit=_RUNS)
     runs = Counter(run.deployment for run in page.runs)
     working = {worker.deployment for worker in state.workers if worker.streams}
     names = runs.keys() | working | {stream.deployment for stream in state.streams if stream.backlog.length}

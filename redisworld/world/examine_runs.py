@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redisworld.errors import MalformedMessage
 from redisworld.keys import Partition
-from redisworld.runs import Status, Step
+from redisworld.runs import OPEN, Step
 from redisworld.world.findings import Finding
 from redisworld.world.living import Living, look_through, nothing_seen
 from redisworld.world.recovering import Mode, Suspect
@@ -28,7 +28,7 @@ async def examine_open_runs(
     world: World, partition: Partition, streams: list[str], *, fix: bool, queue_of: QueueOf, tick: Tick
 ) -> AsyncIterator[Finding]:
     """Open runs, page by page: who waits for what is nowhere, who is parked, whose listing or TTL is wrong."""
-    for status in (Status.PENDING, Status.RUNNING):
+    for status in OPEN:
         cursor = 0
         while True:
             cursor, run_ids = await world.recovery.page(partition, status, cursor, _PAGE)

@@ -6,14 +6,12 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from redisworld.errors import InvalidInput
-from redisworld.runs import Status
+from redisworld.runs import OPEN, Status
 from redisworld.world.listing_runs import RunPage, page_of_runs
 from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
-
-_OPEN = (Status.PENDING, Status.RUNNING)
 
 
 class Listing:
@@ -54,7 +52,7 @@ class Listing:
         """
         for partition in self._world.partitions:
             seen: set[str] = set()
-            for status in _OPEN:  # pending first: a run that starts meanwhile is in the second
+            for status in OPEN:  # pending first: a run that starts meanwhile is in the second
                 cursor = 0
                 while True:
 
@@ -75,7 +73,7 @@ class Listing:
         async def call() -> Any:
             pipeline = self._world.connection.commands.pipeline(transaction=False)
             for partition in self._world.partitions:
-                for status in _OPEN:
+                for status in OPEN:
                     pipeline.zcard(partition.index(f"status:{status}"))
             return await pipeline.execute()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from redisworld.runs import Status
+from redisworld.runs import OPEN
 from redisworld.world.listing_runs import ListedRun, page_of_runs
 from redisworld.world.replies import text_of
 
@@ -44,7 +44,7 @@ async def page_of_hooks(world: World, *, limit: int, after: str = "") -> HookPag
     """
     found: list[ListedHook] = []
     for _ in range(_LOOKED_AT // _CHUNK):
-        statuses = (Status.PENDING, Status.RUNNING)
+        statuses = OPEN
         page = await page_of_runs(world, statuses=statuses, limit=_CHUNK, after=after)
         for number, (run, hooks) in enumerate(zip(page.runs, await _hooks(world, page.runs), strict=True)):
             found += hooks

@@ -17,7 +17,7 @@ import msgspec
 from redisworld import messages
 from redisworld.errors import DeploymentBusy, MalformedMessage
 from redisworld.keys import Partition
-from redisworld.runs import Status
+from redisworld.runs import OPEN
 from redisworld.settings import check_word
 from redisworld.world.deliveries import Delivery, Outgoing
 from redisworld.world.listing_runs import page_of_runs
@@ -36,7 +36,6 @@ _PAGE = 100
 _SCANNED = 1_000
 """Members of a delayed set that are looked at in one command; most are timers, which know no deployment."""
 
-_OPEN = (Status.PENDING, Status.RUNNING)
 
 Tick = Callable[[str, int], None]
 """Called with ``runs``, ``delayed`` or ``messages``, and how many of them have been moved so far."""
@@ -146,9 +145,7 @@ class Mover:
         """The open runs of the deployment. A run that begins meanwhile may be left to a repeat."""
         after = ""
         while True:
-            page = await page_of_runs(
-                self._world, statuses=_OPEN, deployment=self._deployment, limit=_PAGE, after=after
-            )
+            page = await page_of_runs(self._world, statuses=OPEN, deployment=self._deployment, limit=_PAGE, after=after)
             yield [run.run_id for run in page.runs]
             if not (after := page.after):
                 return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 
 from redisworld.observe import DelayedLost, MessageBuried, observe
+from redisworld.world.deliveries import known_kind
 from redisworld.world.faults import FaultLog
 
 
 def tell_trouble(faults: FaultLog, trouble: str, member: str) -> None:
     """``lost``: its body was deleted, and it is gone. ``buried``: what is left of it is a dead letter."""
-    kind = word if (word := member.partition(" ")[0]) in ("step", "workflow") else "unknown"
+    kind = known_kind(member.partition(" ")[0])
     if trouble == "lost":
         observe(DelayedLost(kind))
         what = "a delayed message was due and its body is gone, recovery looks for who waits for it"
