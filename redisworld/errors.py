@@ -36,12 +36,20 @@ RedisworldError
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
+E = TypeVar("E", bound=BaseException)
+
 
 class RedisworldError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose. Pickled or copied it keeps its text and attributes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        _, args, *attributes = reduced
+        return made_without_init, (type(self), args), *attributes
 
 
 class InvalidInput(RedisworldError, ValueError):
@@ -234,3 +242,16 @@ class ReplayDivergence(RedisworldError):
 
 class MalformedMessage(RedisworldError):
     """Bytes in Redis that are no message or event of ours."""
+
+
+def made_without_init(kind: type[E], args: Any) -> E:
+    """An error with these ``args``. The ``__init__`` of its class is not run: it may take other arguments."""
+    builtin: Any = builtin_class(kind)
+    error: E = builtin.__new__(kind, *args)
+    builtin.__init__(error, *args)
+    return error
+
+
+def builtin_class(kind: type[BaseException]) -> type[BaseException]:
+    """The nearest class above it that Python itself has."""
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")

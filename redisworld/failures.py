@@ -21,6 +21,8 @@ from redisworld.errors import (
     MalformedMessage,
     RemoteError,
     ReplayDivergence,
+    builtin_class,
+    made_without_init,
 )
 from redisworld.messages import UNREADABLE
 from redisworld.packing import pack, unpack
@@ -155,7 +157,7 @@ def _may_come_back(kind: type[BaseException], modules: Container[str]) -> bool:
 
 def _contents(exc: BaseException) -> bytes:
     """Arguments and attributes, as pickle would take them, without what cannot be stored."""
-    reduced: Any = _builtin_class(type(exc)).__reduce__(exc)
+    reduced: Any = builtin_class(type(exc)).__reduce__(exc)
     _, args, *more = reduced
     attributes = more[0] if more and more[0] else {}
     if isinstance(exc, BaseExceptionGroup):
@@ -234,20 +236,14 @@ def _construct(info: ErrorInfo) -> Exception:
 def _made(
     kind: type[Exception], info: ErrorInfo, args: Any = None, attributes: Iterable[tuple[str, Any]] = ()
 ) -> Exception:
-    """An exception of this class. Its own ``__init__`` is not run: it may take other arguments than ``args``."""
+    """An exception of this class, with its message or these arguments."""
     args = (info.message,) if args is None else args
     if issubclass(kind, ExceptionGroup):
         args = (info.message, [rebuild(member) for member in info.exceptions])
-    builtin: Any = _builtin_class(kind)
-    error: Exception = builtin.__new__(kind, *args)
-    builtin.__init__(error, *args)
+    error = made_without_init(kind, args)
     for name, value in attributes:
         object.__setattr__(error, name, value)
     return error
-
-
-def _builtin_class(kind: type[BaseException]) -> type[BaseException]:
-    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
 
 
 def _class_named(name: str) -> type[Exception] | None:
