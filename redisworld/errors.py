@@ -89,11 +89,26 @@ class RunNotFound(RedisworldError):
 
 
 class RunConflict(RedisworldError):
-    """The run id is taken by a run of another workflow."""
+    """The run id is taken by a run of another workflow, ``workflow``."""
+
+    run_id: str = ""
+    """Of the class, too, like all attributes below: one recorded by an earlier version has none of its own."""
+    workflow: str = ""
+
+    def __init__(self, message: str = "", *, run_id: str = "", workflow: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.workflow = workflow
 
 
 class RunGone(RedisworldError):
     """The run has ended; it accepts no more events."""
+
+    run_id: str = ""
+
+    def __init__(self, message: str = "", *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class LetterNotFound(RedisworldError):
@@ -138,15 +153,44 @@ class HookNotFound(HookError):
 
 
 class OutputClosed(RedisworldError):
-    """The output stream was closed; only a later attempt of the step that closed it may go on."""
+    """The output stream ``name`` was closed; only a later attempt of the step that closed it may go on."""
+
+    run_id: str = ""
+    name: str = ""
+    closed_by: str = ""
+    """The id of that step."""
+
+    def __init__(self, message: str = "", *, run_id: str = "", name: str = "", closed_by: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.name = name
+        self.closed_by = closed_by
 
 
 class StaleAttempt(RedisworldError):
     """This attempt of a step is not the running one any more: its lease or its timeout is over. It should stop."""
 
+    run_id: str = ""
+    step_id: str = ""
+    attempt: int = 0
+
+    def __init__(self, message: str = "", *, run_id: str = "", step_id: str = "", attempt: int = 0) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.step_id = step_id
+        self.attempt = attempt
+
 
 class ResumeConflict(RedisworldError):
     """The resume id was used before, with another payload or for another token; nothing was written."""
+
+    resume_id: str = ""
+    token: str = ""
+
+    def __init__(self, message: str = "", *, resume_id: str = "", token: str = "") -> None:
+        super().__init__(message)
+        self.resume_id = resume_id
+        self.token = token
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -41,8 +41,8 @@ class Attributes:
         if answer.outcome == "not_found":
             raise RunNotFound(run_id)
         if answer.outcome == "gone":
-            raise RunGone(f"run {run_id!r} is {answer.detail}: its attributes stay as they are")
+            raise RunGone(f"run {run_id!r} is {answer.detail}: its attributes stay as they are", run_id=run_id)
         if answer.outcome == "full":
-            raise RunGone(f"run {run_id!r} has ended: its log was full (MAX_EVENTS_EXCEEDED)")
+            raise RunGone(f"run {run_id!r} has ended: its log was full (MAX_EVENTS_EXCEEDED)", run_id=run_id)
         if answer.outcome == "invalid":
             raise InvalidInput(f"run {run_id!r}: {answer.detail}; take some away with None")

@@ -178,7 +178,8 @@ class DeadLetters:
         if word == "not_found":
             raise RunNotFound(run_id)
         if word == "gone":
-            raise RunGone(f"run {run_id!r} is {detail_of(reply)}: nothing starts on a finished run, start another one")
+            told = f"run {run_id!r} is {detail_of(reply)}: nothing starts on a finished run, start another one"
+            raise RunGone(told, run_id=run_id)
         return detail_of(reply)
 
     async def drop(self, name: str) -> None:

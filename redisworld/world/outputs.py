@@ -105,14 +105,20 @@ class Outputs:
             case "not_found":
                 raise RunNotFound(run_id)
             case "gone":
-                raise RunGone(f"run {run_id!r} is {detail_of(reply)}: output stream {name!r} takes no more chunks")
+                told = f"run {run_id!r} is {detail_of(reply)}: output stream {name!r} takes no more chunks"
+                raise RunGone(told, run_id=run_id)
             case "stale":
                 raise StaleAttempt(
                     f"attempt {attempt} of step {step_id} is not the running one (its lease or its timeout is over): "
-                    f"output stream {name!r} of run {run_id!r} takes no more of its chunks"
+                    f"output stream {name!r} of run {run_id!r} takes no more of its chunks",
+                    run_id=run_id,
+                    step_id=step_id,
+                    attempt=attempt,
                 )
             case "closed":
-                raise OutputClosed(f"output stream {name!r} of run {run_id!r} was closed by step {detail_of(reply)}")
+                by = detail_of(reply)
+                told = f"output stream {name!r} of run {run_id!r} was closed by step {by}"
+                raise OutputClosed(told, run_id=run_id, name=name, closed_by=by)
             case "invalid":
                 raise InvalidInput(f"run {run_id!r}: {detail_of(reply)}")
 

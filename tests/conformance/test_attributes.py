@@ -101,8 +101,9 @@ async def test_after_the_end_attributes_are_refused_and_those_of_an_unknown_run_
         run = await consumers.world.start(outside_app.attributed, 0, run_id="r")
         await consumers.drain()
 
-        with pytest.raises(RunGone, match="run 'r' is completed"):
+        with pytest.raises(RunGone, match="run 'r' is completed") as gone:
             await run.set_attributes(stage="late")
+        assert gone.value.run_id == "r"
         with pytest.raises(RunNotFound):
             await consumers.world.run("nobody").set_attributes(stage="x")
         with pytest.raises(RunNotFound):

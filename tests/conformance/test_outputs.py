@@ -248,8 +248,9 @@ async def test_an_attempt_that_is_not_the_running_one_writes_nothing(connect: Co
         await write(b"\x01")
         zombie = Writing(consumers.world, write.own_run.step_id, "another.1")
 
-        with pytest.raises(StaleAttempt, match=r"attempt 1 of step s1_.* is not the running one"):
+        with pytest.raises(StaleAttempt, match=r"attempt 1 of step s1_.* is not the running one") as stale:
             await zombie(b"\x02")
+        assert vars(stale.value) == {"run_id": "r", "step_id": write.own_run.step_id, "attempt": 1}
 
         assert await values_of(consumers, "r", follow=False) == [1]
 
@@ -260,8 +261,9 @@ async def test_a_closed_stream_takes_no_more_and_names_who_closed_it(connect: Co
         await write(b"\x01", close=True)
         await write(close=True)  # a repeat
 
-        with pytest.raises(OutputClosed, match=f"closed by step {write.own_run.step_id}"):
+        with pytest.raises(OutputClosed, match=f"closed by step {write.own_run.step_id}") as closed:
             await write(b"\x02")
+        assert vars(closed.value) == {"run_id": "r", "name": "default", "closed_by": write.own_run.step_id}
 
         assert await values_of(consumers, "r") == [1]
 
@@ -272,8 +274,9 @@ async def test_after_the_end_of_the_run_nothing_is_written(connect: Connect) -> 
         await write(b"\x01")
         await consumers.world.run("r").terminate()
 
-        with pytest.raises(RunGone, match="run 'r' is cancelled"):
+        with pytest.raises(RunGone, match="run 'r' is cancelled") as gone:
             await write(b"\x02")
+        assert gone.value.run_id == "r"
 
         assert await values_of(consumers, "r") == [1]
 

@@ -386,8 +386,9 @@ def test_the_world_raises_what_a_caller_can_decide_by(redis_url: str, raw: redis
             world = consumers.world
             [name] = [letter.name async for letter in world.dead.letters()]
             await world.cancel("r1", terminate=True)
-            with pytest.raises(RunGone, match="is cancelled"):
+            with pytest.raises(RunGone, match="is cancelled") as gone:
                 await world.dead.redrive(name)
+            assert gone.value.run_id == "r1"
             await world.dead.drop(name)
             with pytest.raises(LetterNotFound):
                 await world.dead.drop(name)

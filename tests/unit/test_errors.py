@@ -17,11 +17,16 @@ from redisworld.errors import (
     HookDisposed,
     HookNotFound,
     LetterNotFound,
+    OutputClosed,
     RedisworldError,
+    ResumeConflict,
     RetryableError,
     RunCancelled,
+    RunConflict,
     RunFailed,
+    RunGone,
     RunNotFound,
+    StaleAttempt,
     StepError,
 )
 
@@ -35,6 +40,11 @@ EXAMPLES: dict[type[RedisworldError], RedisworldError] = {
     HookNotFound: HookNotFound("order:7"),
     RunFailed: RunFailed("order-7", ErrorInfo(type="ValueError", message="bad", code="USER_ERROR", notes=("n",))),
     RunCancelled: RunCancelled("order-7", "sold out"),
+    RunConflict: RunConflict("taken", run_id="order-7", workflow="bill"),
+    RunGone: RunGone("it has ended", run_id="order-7"),
+    OutputClosed: OutputClosed("closed", run_id="order-7", name="default", closed_by="s1"),
+    StaleAttempt: StaleAttempt("not the running one", run_id="order-7", step_id="s1", attempt=2),
+    ResumeConflict: ResumeConflict("used", resume_id="mail-7", token="order:7"),
     RetryableError: RetryableError("later", retry_after="5m"),
 }
 """Of each class that makes its text itself or has attributes; all others take a text."""
@@ -97,3 +107,17 @@ def test_what_the_log_holds_of_an_error_does_not_change_by_it() -> None:
         "92c7280191d92572756e20276f726465722d3727207761732063616e63656c6c65643a20736f6c64206f7574"
         "92d80192a672756e5f6964a76f726465722d37c7110192a6726561736f6ea8736f6c64206f7574"
     )
+
+
+@pytest.mark.parametrize(
+    "kind", [RunConflict, RunGone, OutputClosed, StaleAttempt, ResumeConflict], ids=lambda kind: kind.__name__
+)
+def test_one_recorded_before_its_class_had_attributes_has_empty_ones(kind: type[RedisworldError]) -> None:
+    before = ErrorInfo(
+        type=f"redisworld.errors.{kind.__name__}", message="x", contents=failures.describe(StepError("x")).contents
+    )
+
+    back = failures.rebuild(before)
+
+    assert (type(back), str(back)) == (kind, "x")
+    assert not any(getattr(back, name) for name in vars(EXAMPLES[kind]) if name != "__notes__")
