@@ -7,7 +7,7 @@ RedisworldError
 │   └── NotRegistered       no such workflow or step in this registry
 ├── NamespaceNotFound       nothing has been started in this namespace yet
 ├── NamespaceMismatch       the namespace was made with another partition count or data version
-├── RedisUnavailable        Redis did not answer, or refused for now: the call may be repeated
+├── RedisUnavailable        Redis did not answer, or refused for now; the call may have happened all the same
 ├── RunNotFound             no such run (never started, or past its retention)
 ├── RunConflict             the run id belongs to a run of another workflow
 ├── RunGone                 the run has ended, so it takes no more events
@@ -77,7 +77,12 @@ class NamespaceMismatch(RedisworldError):
 
 
 class RedisUnavailable(RedisworldError):
-    """Redis did not answer in time, refused the write for now, or cannot be reached. Safe to repeat."""
+    """Redis did not answer in time, refused the write for now, or cannot be reached.
+
+    What was asked for may have happened: the answer can be lost on its way. To repeat the call is safe, but for three
+    that would then happen twice: ``world.start`` without a ``run_id``, ``world.resume`` without a ``resume_id``, and
+    ``write`` to an output stream.
+    """
 
 
 class RunNotFound(RedisworldError):
@@ -222,7 +227,16 @@ class RunUnsuccessful(RedisworldError):
 
 
 class RunFailed(RunUnsuccessful):
-    """The run ended ``failed``. ``error`` says how; ``code`` is one of design section 10's failure codes."""
+    """The run ended ``failed``. ``error`` says how, ``code`` why.
+
+    - USER_ERROR: the body raised ``error``, or could not be given its arguments or return its result
+    - REPLAY_DIVERGENCE: log and code disagreed, also when replayed again; ``error`` names both sides
+    - DEPLOYMENT_MISMATCH: no worker of its deployment took it
+    - MAX_DELIVERIES_EXCEEDED: a message of it was delivered too often without being processed
+    - MAX_EVENTS_EXCEEDED: its log was full
+    - INVALID_COMMIT: Redis could not record what the body asked for
+    - CORRUPTED_EVENT_LOG: its log cannot be read
+    """
 
     def __init__(self, run_id: str, error: ErrorInfo) -> None:
         code = error.code or "USER_ERROR"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import pydoc
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +33,7 @@ from redisworld.errors import (
     StepError,
 )
 
+ROOT = Path(__file__).parents[2]
 EXPORTED = [kind for kind in vars(redisworld).values() if isinstance(kind, type) and issubclass(kind, RedisworldError)]
 
 EXAMPLES: dict[type[RedisworldError], RedisworldError] = {
@@ -121,3 +125,23 @@ def test_one_recorded_before_its_class_had_attributes_has_empty_ones(kind: type[
 
     assert (type(back), str(back)) == (kind, "x")
     assert not any(getattr(back, name) for name in vars(EXAMPLES[kind]) if name != "__notes__")
+
+
+def test_run_failed_tells_every_code_that_a_run_can_fail_with() -> None:
+    sources = [*(ROOT / "consumers").glob("*.py"), *(ROOT / "redisworld" / "scripts").rglob("*.lua")]
+    words = {word for path in sources for word in re.findall(r"""["']([A-Z]+(?:_[A-Z]+)+)["']""", path.read_text())}
+
+    assert set(re.findall(r"- ([A-Z_]+):", RunFailed.__doc__ or "")) == words
+
+
+@pytest.mark.parametrize("name", redisworld.__all__)
+def test_what_help_shows_refers_to_nothing_that_a_user_does_not_have(name: str) -> None:
+    shown = pydoc.render_doc(getattr(redisworld, name), renderer=pydoc.plaintext)
+
+    assert not re.search(r"\bdesign\b|\bsections? \d", shown)
+
+
+def test_redis_unavailable_names_the_calls_that_a_repeat_would_make_twice() -> None:
+    told = redisworld.RedisUnavailable.__doc__ or ""
+
+    assert all(call in told for call in ("may have happened", "run_id", "resume_id", "write"))
