@@ -1,4 +1,4 @@
-"""How do people write a length of time, and what is it in milliseconds?"""
+"""How do people write and read a length of time, and what is it in milliseconds?"""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def parse_ms(duration: timedelta | float | str) -> int:
     if not 0 <= ms <= MAX_MS:
         raise InvalidInput(f"duration {duration!r} is out of range: between 0 and 100 years")
     return math.ceil(round(ms, 6))
+
+
+def length(ms: float) -> str:
+    """A length of time with the digits that matter."""
+    if ms < 1_000:
+        return f"{ms:.4g} ms"
+    if ms < 120_000:
+        return f"{ms / 1000:.2f} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
+    return " ".join(f"{number}{unit}" for number, unit in parts if number)

@@ -8,7 +8,7 @@ import msgspec
 
 from redisworld.cli.plain import as_json, one_line
 from redisworld.cli.tables import table
-from redisworld.cli.times import length
+from redisworld.durations import length
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from redisworld.cli.endings import CommandFailed
-from redisworld.cli.times import length
 from redisworld.world import Run
 
 
@@ -14,4 +13,4 @@ async def result_of(run: Run[Any], *, timeout_ms: int | None) -> Any:
     try:
         return await run.result(timeout=None if timeout_ms is None else timeout_ms / 1000)
     except TimeoutError as error:
-        raise CommandFailed(f"run {run.run_id!r} has not ended within {length(timeout_ms or 0)}; it goes on") from error
+        raise CommandFailed(str(error)) from error

@@ -8,7 +8,8 @@ from typing import Any
 from redisworld.cli.lists import add_list, print_list
 from redisworld.cli.options import OneOf, duration_ms
 from redisworld.cli.plain import one_line
-from redisworld.cli.times import ago, iso, length
+from redisworld.cli.times import ago, iso
+from redisworld.durations import length
 from redisworld.errors import InvalidInput
 from redisworld.runs import OPEN, Status
 from redisworld.world import World

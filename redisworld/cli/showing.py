@@ -10,7 +10,8 @@ from redisworld.cli.event_lines import Entry, event_object, event_row, since
 from redisworld.cli.plain import facts, one_line
 from redisworld.cli.story import HookStory, StepStory, Story
 from redisworld.cli.tables import table
-from redisworld.cli.times import iso, length
+from redisworld.cli.times import iso
+from redisworld.durations import length
 from redisworld.errors import ErrorInfo
 from redisworld.runs import RunRow
 

@@ -1,4 +1,4 @@
-"""How are moments and lengths of time written for people?"""
+"""How are moments, and lengths of time at a glance, written for people?"""
 
 from __future__ import annotations
 
@@ -15,19 +15,6 @@ def iso(at_ms: int) -> str:
     if not 0 < at_ms <= _LAST_MS:
         return f"{at_ms} ms"
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def length(ms: float) -> str:
-    """A length of time with the digits that matter."""
-    if ms < 1_000:
-        return f"{ms:.4g} ms"
-    if ms < 120_000:
-        return f"{ms / 1000:.2f} s"
-    minutes, seconds = divmod(round(ms / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s"))
-    return " ".join(f"{number}{unit}" for number, unit in parts if number)
 
 
 def ago(ms: float) -> str:

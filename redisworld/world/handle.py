@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import anyio
 
 from redisworld import attributes, failures, values
-from redisworld.durations import parse_ms
+from redisworld.durations import length, parse_ms
 from redisworld.errors import RunCancelled, RunFailed, RunNotFound
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
@@ -18,10 +18,8 @@ from redisworld.world.outputs import Chunk, OutputInfo
 if TYPE_CHECKING:
     from redisworld.world.world import World
 
-T = TypeVar("T")
-
-
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Run(Generic[R]):
@@ -51,12 +49,12 @@ class Run(Generic[R]):
         time.
         """
         wait_ms = None if timeout is None else parse_ms(timeout)
-        with anyio.fail_after(wait_ms / 1_000 if wait_ms else None):
-            with self._world.endings.watch(self.run_id) as ended:
-                while not (row := await self.row()).status.terminal:
-                    if wait_ms == 0:
-                        raise TimeoutError
-                    await ended.wait()
+        try:
+            with anyio.fail_after(wait_ms / 1_000 if wait_ms else None):
+                row = await self._ended(once=wait_ms == 0)
+        except TimeoutError as error:
+            within = f"within {length(wait_ms)}" if wait_ms else "yet"
+            raise TimeoutError(f"run {self.run_id!r} has not ended {within}; it goes on") from error
         page = await self._world.log(self.run_id, row.finished_event - 1, 1)
         if not page:  # its retention has ended between the two reads
             raise RunNotFound(self.run_id)
@@ -66,6 +64,15 @@ class Run(Generic[R]):
         if row.status is Status.FAILED:
             raise RunFailed(self.run_id, failures.decode(payload))
         raise RunCancelled(self.run_id, str(values.decode(payload)) if payload else "")
+
+    async def _ended(self, *, once: bool) -> RunRow:
+        """The row when the run has ended. Raises TimeoutError where it has not, and is looked at only ``once``."""
+        with self._world.endings.watch(self.run_id) as ended:
+            while not (row := await self.row()).status.terminal:
+                if once:
+                    raise TimeoutError
+                await ended.wait()
+        return row
 
     async def cancel(self, reason: str = "") -> Status:
         """Ask the body to stop: it gets CancelledError and its clean-up steps run. A repeat changes nothing."""

@@ -164,8 +164,8 @@ async def test_a_reason_that_cannot_be_recorded_is_refused_and_the_run_goes_on(r
 async def test_a_patience_of_nothing_looks_once(redis_url: str) -> None:
     """It used to be over before it had looked, also for a run that has ended or never was."""
     async with World.connect(redis_url) as world:
-        run = await world.start(nothing, delay="1h")
-        with pytest.raises(TimeoutError):
+        run = await world.start(nothing, delay="1h", run_id="order-7")
+        with pytest.raises(TimeoutError, match=r"^run 'order-7' has not ended yet; it goes on$"):
             await run.result(timeout=0)
         await run.terminate()
         with pytest.raises(RunCancelled):
@@ -176,8 +176,8 @@ async def test_a_patience_of_nothing_looks_once(redis_url: str) -> None:
 
 async def test_the_patience_for_a_result_is_written_like_every_duration(redis_url: str) -> None:
     async with World.connect(redis_url) as world:
-        run = await world.start(nothing, delay="1h")
-        with pytest.raises(TimeoutError):
+        run = await world.start(nothing, delay="1h", run_id="order-7")
+        with pytest.raises(TimeoutError, match=r"^run 'order-7' has not ended within .* ms; it goes on$"):
             await run.result(timeout="10ms")
         for given in ("soon", -1, float("nan"), True, b"5s"):
             with pytest.raises(InvalidInput, match="duration"):
