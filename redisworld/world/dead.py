@@ -195,7 +195,7 @@ class DeadLetters:
         if message is None:
             raise MalformedMessage(
                 f"the bytes of dead letter {letter.name!r} are no message, so it cannot be sent again "
-                f"({letter.detail or letter.reason}); look at them with 'dead show --raw', then drop it"
+                f"({letter.detail or letter.reason}); look at them with 'redisworld dead show --raw', then drop it"
             )
         fields = messages.renewed(letter.body)
         if self._world.partition(str(fields["run_id"])) != letter.partition:
@@ -211,7 +211,7 @@ class DeadLetters:
         if found is None or int(found[1]) >= len(self._world.partitions) or not is_entry_id(found[2]):
             raise InvalidInput(
                 f"{name!r} is no dead letter: its name is a partition from 0 to {len(self._world.partitions) - 1} and "
-                "an entry id, like 2/1796167499566-0, as 'dead list' shows it"
+                "an entry id, like 2/1796167499566-0, as 'redisworld dead list' shows it"
             )
         return self._world.partitions[int(found[1])], found[2]
 

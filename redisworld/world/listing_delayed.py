@@ -77,7 +77,7 @@ def _place(text: str) -> Place | None:
     if not text:
         return None
     if not _DUE.fullmatch(due) or not member:
-        raise InvalidInput(f"--after {text!r} is no place in the list: take the one that the page before has told")
+        raise InvalidInput(f"after={text!r} is no place in the list: take the one that the page before has told")
     return int(due), member.encode("utf-8", "surrogatepass")  # a shell hands over any bytes
 
 

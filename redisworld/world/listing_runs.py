@@ -109,7 +109,7 @@ async def _place(world: World, run_id: str) -> Place:
 
     score = await world.connection.run("find_run", call)
     if score is None:
-        raise InvalidInput(f"--after: run {run_id!r} is not listed, so nothing is behind it: begin the list again")
+        raise InvalidInput(f"after={run_id!r}: this run is not listed, so nothing is behind it: begin the list again")
     return int(score), run_id.encode()
 
 

@@ -56,7 +56,7 @@ async def page_of_steps(
     if not states:
         await world.row(run_id)  # an unknown run is not one without steps
     if after and after not in states:
-        raise InvalidInput(f"--after: run {run_id!r} has no step {after!r}")
+        raise InvalidInput(f"after={after!r}: run {run_id!r} has no step {after!r}")
     behind = states[after].input_event if after else 0
     fits = [(id, step) for id, step in by_creation(states) if not statuses or step.status in statuses]
     left = [(id, step) for id, step in fits if step.input_event > behind]

@@ -117,8 +117,13 @@ def test_runs_are_found_by_their_attributes(
         async with World.connect(settings=Settings(url=redis_url)) as world:
             await world.listing.runs(**options)
 
-    for options in ({"limit": 0}, {"limit": -1}, {"statuses": "failed"}, {"after": "nobody"}):
-        with pytest.raises(InvalidInput):
+    for options, told in (
+        ({"limit": 0}, "not 0"),
+        ({"limit": -1}, "not -1"),
+        ({"statuses": "failed"}, "^'f' is no status"),
+        ({"after": "nobody"}, "^after='nobody': this run is not listed"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
             asyncio.run(misread(**options))
 
     def names(*options: str) -> list[str]:
@@ -227,7 +232,8 @@ def test_timers_come_by_due_time_each_once(capsys: pytest.CaptureFixture[str], r
         assert [due["due_at"] for due in found] == sorted(due["due_at"] for due in found)
     assert {due["what"] for due in found} == {"start"}
     for place in ("soon", "\u00b2 member", f"{10**20} member", "5"):
-        assert refusal(capsys, "timers", "--after", place)[0] == 2
+        code, line = refusal(capsys, "timers", "--after", place)
+        assert (code, f"after={place!r} is no place in the list" in line) == (2, True)
     assert "nothing is due later" in answer(capsys, "timers", "--after", f"{10**14} \udcff")
 
 
@@ -262,7 +268,7 @@ def test_hooks_and_steps_come_in_pages_too(
     steps = pages(capsys, "steps", "publish", limit=1, after=lambda step: str(step["id"]))
     assert [(step["name"], step["status"]) for step in steps] == [("resize", "completed")] * 2
     assert answer_json(capsys, "steps", "publish", "--status", "open") == []
-    assert "has no step 's9'" in refusal(capsys, "steps", "publish", "--after", "s9")[1]
+    assert "after='s9': run 'publish' has no step 's9'" in refusal(capsys, "steps", "publish", "--after", "s9")[1]
     assert refusal(capsys, "steps", "nobody")[0] == 1
 
 
