@@ -35,14 +35,16 @@ from redisworld.errors import (
     StepError,
     StepTimeout,
 )
+from redisworld.events import Event, EventKind
 from redisworld.metadata import StepInfo, WorkflowInfo, get_step_metadata, get_workflow_metadata
+from redisworld.replay.calls import StepCall
 from redisworld.replay.context import BaseHook, hook, now, patched, random, sleep, uuid4
 from redisworld.replay.hooks import Hook
 from redisworld.runs import RunRow, Status
 from redisworld.settings import Settings
 from redisworld.telling import Writable, get_writable, set_attributes
 from redisworld.workflows import Step, Workflow, Workflows
-from redisworld.world import Chunk, HookInfo, OutputInfo, Run, World
+from redisworld.world import Chunk, HookInfo, Letter, ListedRun, OutputInfo, Run, RunPage, World
 
 __all__ = [
     "Backoff",
@@ -50,6 +52,8 @@ __all__ = [
     "Chunk",
     "DeploymentBusy",
     "ErrorInfo",
+    "Event",
+    "EventKind",
     "FatalError",
     "ForbiddenInWorkflow",
     "Hook",
@@ -61,7 +65,9 @@ __all__ = [
     "InvalidArguments",
     "InvalidInput",
     "InvalidValue",
+    "Letter",
     "LetterNotFound",
+    "ListedRun",
     "MalformedMessage",
     "NamespaceMismatch",
     "NamespaceNotFound",
@@ -80,12 +86,14 @@ __all__ = [
     "RunFailed",
     "RunGone",
     "RunNotFound",
+    "RunPage",
     "RunRow",
     "RunUnsuccessful",
     "Settings",
     "StaleAttempt",
     "Status",
     "Step",
+    "StepCall",
     "StepError",
     "StepInfo",
     "StepTimeout",

@@ -2,6 +2,7 @@
 
 from redisworld.world.addresses import redacted
 from redisworld.world.batching import MOST_ITEMS
+from redisworld.world.dead import Letter
 from redisworld.world.deliveries import (
     Answer,
     Claim,
@@ -19,6 +20,7 @@ from redisworld.world.faults import FaultLog
 from redisworld.world.handle import Run
 from redisworld.world.heartbeats import BEAT_S
 from redisworld.world.hook_info import HookInfo
+from redisworld.world.listing_runs import ListedRun, RunPage
 from redisworld.world.outputs import Chunk, OutputInfo
 from redisworld.world.own_run import OwnRun, current_run
 from redisworld.world.queue import Stream
@@ -39,6 +41,8 @@ __all__ = [
     "Delivery",
     "FaultLog",
     "HookInfo",
+    "Letter",
+    "ListedRun",
     "Loaded",
     "Outgoing",
     "OutputInfo",
@@ -47,6 +51,7 @@ __all__ = [
     "Renewal",
     "Renewed",
     "Run",
+    "RunPage",
     "StateReader",
     "Stream",
     "Sweep",
