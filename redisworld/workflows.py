@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from functools import update_wrapper
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from redisworld.backoff import Backoff
@@ -28,7 +29,13 @@ _FORBIDDEN_IN_QUEUE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}|:@]")
 
 
 class Step(Generic[P, R]):
-    """A registered step. Calling it in a workflow body asks for it to be run; anywhere else it calls the function."""
+    """A registered step. Calling it in a workflow body asks for it to be run; anywhere else it calls the function.
+
+    To tools it looks like its function, whose name, module, docstring and signature it has.
+    """
+
+    __name__: str
+    __qualname__: str
 
     def __init__(
         self,
@@ -51,7 +58,7 @@ class Step(Generic[P, R]):
         self.retries = _checked_types(self.name, fatal, retry_on)
         self.is_async = inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(_call_of(func))
         self.signature = Signature(func, f"step {self.name}")
-        self.__doc__ = func.__doc__
+        update_wrapper(self, func, updated=())
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
             raise InvalidInput(f"step {self.name}: a generator has no result to record; return a list instead")
 
@@ -75,7 +82,10 @@ class Step(Generic[P, R]):
 
 
 class Workflow(Generic[P, R]):
-    """A registered workflow; start a run of it with ``world.start``."""
+    """A registered workflow; start a run of it with ``world.start``. To tools it looks like its function, as a step."""
+
+    __name__: str
+    __qualname__: str
 
     startable: Literal[True] = True
     """What ``world.start`` takes says this."""
@@ -84,7 +94,7 @@ class Workflow(Generic[P, R]):
         self.func = func
         self.name = _checked_name("workflow", func, name)
         self.signature = Signature(func, f"workflow {self.name}")
-        self.__doc__ = func.__doc__
+        update_wrapper(self, func, updated=())
         if not inspect.iscoroutinefunction(func):
             raise InvalidInput(f"workflow {self.name} must be written with 'async def'")
 

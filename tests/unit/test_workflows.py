@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import functools
+import inspect
+import pydoc
+import sys
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +32,38 @@ def test_a_step_has_its_functions_name_and_the_documented_defaults() -> None:
     assert step.backoff == Backoff()
     assert step.is_async
     assert step.__doc__ == "Make it small."
+
+
+async def doubled(x: int) -> int:
+    """Twice as much.
+
+    >>> 2 * 2
+    4
+    """
+    return 2 * x
+
+
+@pytest.mark.parametrize("register", [Workflows().step, Workflows().workflow, Workflows().step(name="twice")])
+def test_what_is_registered_looks_to_tools_like_its_function(register: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[__name__]
+    registered = register(doubled)
+    monkeypatch.setattr(module, "doubled", registered)
+
+    named = (registered.__name__, registered.__qualname__, registered.__module__, registered.__doc__)
+    assert named == ("doubled", "doubled", __name__, doubled.__doc__)
+    assert str(inspect.signature(registered)) == "(x: 'int') -> 'int'"
+    assert "Twice as much" in pydoc.render_doc(registered)
+    examples = {test.name: len(test.examples) for test in doctest.DocTestFinder().find(module)}
+    assert examples[f"{__name__}.doubled"] == 1
+    # A call of it does not give a coroutine everywhere, so nobody is to take it for a coroutine function.
+    assert not inspect.iscoroutinefunction(registered)
+
+
+def test_a_step_of_something_without_a_name_has_none_either() -> None:
+    step = Workflows().step(name="wide")(functools.partial(resize, width=7))
+
+    assert not hasattr(step, "__name__")
+    assert str(inspect.signature(step)) == "(image: 'str', *, width: 'int' = 7) -> 'str'"
 
 
 def test_options_are_kept() -> None:
