@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 
 import anyio
 
@@ -13,6 +12,7 @@ from consumers.pauses import Pauses
 from consumers.slots import Slots
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.state import WorkerState
+from redisworld.version import VERSION
 from redisworld.workflows import Workflows
 from redisworld.world import BEAT_S, Stream, World
 
@@ -36,7 +36,6 @@ class Presence:
         self._streams = tuple(sorted({name for _, name in streams}))
         self._listed = {*self._streams, *_streams_of(app, world)}
         self._started_at = world.now_ms()
-        self._version = _version()
         self._beats = 0
 
     async def run(self) -> None:
@@ -61,7 +60,7 @@ class Presence:
             consumer=self._world.consumer,
             state=state,
             reason=reason,
-            version=self._version,
+            version=VERSION,
             deployment=self._world.settings.deployment,
             streams=self._streams,
             started_at=self._started_at,
@@ -101,10 +100,3 @@ def _streams_of(app: Workflows, world: World) -> Iterable[str]:
     for pin in ("", settings.deployment) if settings.affinity else ("",):
         for queue in {step.queue for step in app.steps.values()}:
             yield partition.short(partition.steps(queue, pin))
-
-
-def _version() -> str:
-    try:
-        return version("redisworld")
-    except PackageNotFoundError:  # a checkout on the path, never installed
-        return ""

@@ -24,6 +24,7 @@ from prometheus_client.utils import floatToGoString
 
 from redisworld import observe as o
 from redisworld.tallies import Labels, Numbers, Spreads, as_they_are, words_of
+from redisworld.version import VERSION
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -396,7 +397,7 @@ def process_registry() -> CollectorRegistry:
     PlatformCollector(registry=registry)
     labels = ("version", "python_version", "redis_client")
     build = Gauge("redisworld_build_info", "Constant 1, labelled with versions", labels, registry=registry)
-    build.labels(version("redisworld"), platform.python_version(), version("redis")).set(1)
+    build.labels(VERSION, platform.python_version(), version("redis")).set(1)
     return registry
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib.metadata import version
 
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context, attach, detach
@@ -20,6 +19,7 @@ from redisworld import observe as o
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput
 from redisworld.facts import fact
+from redisworld.version import VERSION
 
 Attributes = Mapping[str, str | int]
 
@@ -37,7 +37,7 @@ class Tracing:
     """The spans of this process; a ``Tracer``. ``observe`` listens at the seam while one is told."""
 
     def __init__(self, provider: trace.TracerProvider | None = None, *, together: str = TOGETHER) -> None:
-        self._tracer = trace.get_tracer("redisworld", version("redisworld"), provider)
+        self._tracer = trace.get_tracer("redisworld", VERSION, provider)
         self._together_ms = parse_ms(together)
         self._began: ContextVar[int] = ContextVar("began")
         self._source: ContextVar[str] = ContextVar("source")

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 
 from redisworld.cli.endings import report
 from redisworld.cli.options import Parser
+from redisworld.version import VERSION
 
 _COMMANDS = (
     *("worker", "exporter", "start", "run", "steps", "events", "hook", "timers", "dead"),
@@ -78,15 +78,8 @@ def parser(names: Iterable[str] = _COMMANDS) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    program.add_argument("--version", action="version", version=f"redisworld {_version()}")
+    program.add_argument("--version", action="version", version=f"redisworld {VERSION or '(not installed)'}")
     commands = program.add_subparsers(metavar="COMMAND", required=True, title="commands")
     for name in names:
         import_module(f"redisworld.cli.{name}").add_to(commands)
     return program
-
-
-def _version() -> str:
-    try:
-        return version("redisworld")
-    except PackageNotFoundError:  # a checkout on the path, never installed
-        return "(not installed)"
