@@ -20,7 +20,6 @@ from redis.exceptions import (
     AuthenticationError,
     NoPermissionError,
     NoScriptError,
-    RedisError,
     ResponseError,
 )
 
@@ -33,7 +32,7 @@ from redisworld.world.addresses import Address, node_named, nodes_named, redacte
 from redisworld.world.clients import blocking_client, is_embedded
 from redisworld.world.faults import FaultLog
 from redisworld.world.nodes import COMMANDS_AT_ONCE, Alone, BlockingRead, Cluster
-from redisworld.world.refusals import error_word, is_transient, unwrapped, why
+from redisworld.world.refusals import RAISED, error_word, is_transient, unwrapped, why
 from redisworld.world.routed_blocking import RoutedBlocking
 
 _CLOSE_S = 1.0
@@ -276,7 +275,7 @@ class Connection:
             started = clock.perf_counter()
             try:
                 reply = await attempt()
-            except (RedisError, OSError, TimeoutError, AttributeError, RuntimeError) as raised:
+            except RAISED as raised:
                 error = unwrapped(raised)
                 observe(RedisCalled(op, clock.perf_counter() - started, error_word(error)))
                 if not is_transient(error):

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import anyio
 import anyio.abc
-from redis.exceptions import RedisError
 
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
+from redisworld.world.refusals import RAISED, is_of_redis
 from redisworld.world.replies import text_of
 
 _LOOK_AGAIN_S = 1.0
@@ -79,5 +79,7 @@ class Endings:
                         if message:
                             for ended in self._waiting.get(text_of(message["data"]), ()):
                                 ended.set()
-            except (RedisError, OSError):
+            except RAISED as error:
+                if not is_of_redis(error):
+                    raise
                 await anyio.sleep(_LOOK_AGAIN_S)

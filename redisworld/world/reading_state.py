@@ -12,15 +12,13 @@ import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redis.exceptions import RedisError
-
 from redisworld.errors import RedisUnavailable
 from redisworld.keys import GROUP, Partition, listed_streams, listed_workers, worker_key
 from redisworld.runs import Status
 from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
-from redisworld.world.refusals import checked, error_word
+from redisworld.world.refusals import RAISED, checked, error_word, is_of_redis
 from redisworld.world.replies import our_group, text_of
 
 if TYPE_CHECKING:
@@ -75,7 +73,9 @@ class StateReader:
         except StopIteration as over:
             state: State = over.value
             return state
-        except (RedisError, OSError, AttributeError) as error:
+        except RAISED as error:
+            if not is_of_redis(error):
+                raise
             raise RedisUnavailable(f"the state cannot be read ({error_word(error)}): {error}") from error
 
 

@@ -26,6 +26,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from redisworld.errors import RedisworldError
 
+RAISED = (RedisError, OSError, AttributeError, RuntimeError)
+"""What redis-py raises. Of the last two only some come of Redis: ``is_of_redis`` tells which."""
+
 _REFUSED = (
     OutOfMemoryError,
     ReadOnlyError,
@@ -78,6 +81,11 @@ def unwrapped(error: BaseException) -> BaseException:
     """What Redis said while a connection was being made, or that a body makes one: redis-py has a ConnectionError."""
     cause = error.__cause__
     return cause if type(error) is RedisConnectionError and isinstance(cause, (RedisError, RedisworldError)) else error
+
+
+def is_of_redis(error: BaseException) -> bool:
+    """Whether Redis or the way to it is at fault, and not our code."""
+    return isinstance(error, (RedisError, OSError)) or _wrote_to_nobody(error)
 
 
 def is_transient(error: BaseException) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
 from redisworld import scripts
 from redisworld.errors import RedisUnavailable
 from redisworld.keys import Partition
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import Delivery, Outgoing
+from redisworld.world.refusals import RAISED, is_of_redis
 from redisworld.world.replies import word_of
 
 
@@ -63,5 +64,7 @@ class Renewal:
                 reply = self._client.eval(script.text, 1, partition.stats, *args)
             word_of(reply)
             return reply
-        except (RedisError, OSError) as error:
+        except RAISED as error:
+            if not is_of_redis(error):
+                raise
             raise RedisUnavailable(f"leases could not be renewed: {error}") from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import anyio.to_thread
 import pytest
@@ -15,6 +17,7 @@ from redisworld import (
     ForbiddenInWorkflow,
     InvalidInput,
     MalformedMessage,
+    RedisUnavailable,
     RunCancelled,
     RunNotFound,
     Settings,
@@ -22,6 +25,7 @@ from redisworld import (
     World,
     get_writable,
 )
+from redisworld.world import Delivery, Renewal, StateReader, endings
 from tests.conformance.conftest import Connect
 from tests.conformance.harness import working
 
@@ -261,3 +265,52 @@ async def test_a_parameter_that_start_has_too_is_given_by_position(connect: Conn
                 await world.start(workflow, run_id="theirs")
         run = await world.start(follow, "theirs", run_id="ours")
         assert (run.run_id, await run.result(timeout=10)) == ("ours", "theirs")
+
+
+FROM_REDIS_PY = [
+    AttributeError("'NoneType' object has no attribute 'writelines'"),
+    RuntimeError("the handler is closed"),
+]
+"""What it lets through when a connection dies while it writes, of asyncio's transports and of uvloop's."""
+
+
+async def test_a_subscription_that_dies_while_it_is_made_does_not_end_the_body(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with World.connect(redis_url) as world:
+        pubsub, left, again = world.connection.followers.pubsub, list(FROM_REDIS_PY), anyio.Event()
+
+        def dying() -> Any:
+            channel = pubsub()
+            if left:
+                monkeypatch.setattr(channel, "subscribe", AsyncMock(side_effect=left.pop()))
+            else:
+                again.set()
+            return channel
+
+        monkeypatch.setattr(world.connection.followers, "pubsub", dying)
+        monkeypatch.setattr(endings, "_LOOK_AGAIN_S", 0.01)
+        run = await world.start(nothing, delay="1h")
+        waiting = asyncio.ensure_future(run.result())
+        with anyio.fail_after(10):
+            await again.wait()
+        await run.terminate()
+
+        with pytest.raises(RunCancelled):
+            await waiting
+
+
+@pytest.mark.parametrize("error", FROM_REDIS_PY, ids=lambda error: type(error).__name__)
+async def test_a_blocking_client_whose_connection_dies_is_redis_that_is_unavailable(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async with World.connect(redis_url) as world:
+        reader, renewal = StateReader(world.connection, world.partitions), Renewal(world.connection, world.consumer)
+        monkeypatch.setattr(reader._client, "pipeline", Mock(side_effect=error))
+        monkeypatch.setattr(renewal._client, "evalsha", Mock(side_effect=error))
+        held = Delivery(world.partitions[0], "steps", "1-0", {}, 1)
+
+        with closing(reader), pytest.raises(RedisUnavailable):
+            reader.read()
+        with closing(renewal), pytest.raises(RedisUnavailable):
+            renewal.renew(world.partitions[0], [held])
