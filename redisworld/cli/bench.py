@@ -171,9 +171,9 @@ def _add_common(parser: Parser) -> None:
         "--partitions", type=whole(1, 256), metavar="N", help="partitions of the namespace (default: 4)"
     )
     parser.add_argument("--metrics", action="store_true", help="let the workers serve /metrics, which costs them CPU")
-    add_option(
-        parser, "--timeout", "timeout", "how long one part may take before the bench gives up (default: 5m)",
-        default="5m", type=duration_ms, metavar="DURATION",
+    parser.add_argument(
+        "--timeout", type=duration_ms, default="5m", metavar="DURATION",
+        help="how long one part may take before the bench gives up (default: 5m)",
     )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE.png", type=Path, help="draw the figures (extra: redisworld[bench])")
     form = parser.add_mutually_exclusive_group()

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from redisworld.cli.program import parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -44,3 +46,13 @@ def test_the_page_names_no_option_that_is_not_there() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE))
 
     assert {name for name in named if name not in known and name.replace("--no-", "--") not in known} == set()
+
+
+def test_how_long_to_wait_for_a_result_is_not_how_long_a_bench_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISWORLD_TIMEOUT", "1ms")
+
+    waits = [
+        parser().parse_args(words).timeout for words in (["run", "result", "r"], ["start", "a:b"], ["bench", "idle"])
+    ]
+
+    assert waits == [1, 1, 300_000]
