@@ -30,7 +30,7 @@ class Thumbnail:
     sha256: str
 
 
-@wf.step(backoff=Backoff(first_ms=200, factor=2))
+@wf.step(backoff=Backoff.exponential("200ms"))
 def thumbnail(number: int, flaky: bool) -> Thumbnail:
     """Render picture ``number`` and scale it down: a few ms of CPU. A flaky one fails on its first two attempts."""
     if flaky and (attempt := get_step_metadata().attempt) <= _FLAKY_ATTEMPTS:
