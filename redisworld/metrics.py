@@ -265,10 +265,6 @@ class Metrics:
         workflow, step, *more = words_of(labels)
         return self._workflow(workflow), self._steps.get(step, "other"), *more
 
-    def observe(self, seen: o.Observation) -> None:
-        """Note one observation."""
-        self.observers[type(seen)](seen)
-
     def settle(self) -> None:
         """Count what has been noted. From any thread."""
         with self._counting:

@@ -27,7 +27,7 @@ async def set_attributes(changes: Mapping[str, str | None] | None = None, /, **m
     if (body := context.current()) is not None:
         body.set_attributes(found)
     else:
-        await _own_run("set_attributes()", "elsewhere use run.set_attributes()").set_attributes(found)
+        await _required_run("set_attributes()", "elsewhere use run.set_attributes()").set_attributes(found)
 
 
 class Writable(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Writable(msgspec.Struct, frozen=True):
     def _own_run(self) -> OwnRun:
         if context.current() is not None:
             raise InvalidInput("a workflow body cannot write to an output stream: hand the writable to a step")
-        return _own_run("a Writable", "run.read() reads what steps have written")
+        return _required_run("a Writable", "run.read() reads what steps have written")
 
     def _packed(self, own_run: OwnRun, chunk: Any) -> bytes:
         where = f"a chunk of output stream {self.name!r}"
@@ -91,10 +91,10 @@ def get_writable(name: str = "default") -> Writable:
     check_output_name(name)
     if (body := context.current()) is not None:
         return Writable(body.run_id, name)
-    return Writable(_own_run("get_writable()", "a client reads with run.read()").run_id, name)
+    return Writable(_required_run("get_writable()", "a client reads with run.read()").run_id, name)
 
 
-def _own_run(what: str, instead: str) -> OwnRun:
+def _required_run(what: str, instead: str) -> OwnRun:
     own_run = current_run()
     if own_run is None:
         raise InvalidInput(f"{what} works in a running step or a workflow body only; {instead}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
 
 from redisworld.cli.plain import one_line
 from redisworld.errors import InvalidInput, NamespaceMismatch, RedisworldError, ResumeConflict, RunConflict
+from redisworld.retries import leaves
 from redisworld.world.refusals import told
 
 FAILED = 1
@@ -27,7 +27,7 @@ class CommandFailed(RedisworldError):
 
 def report(error: BaseException) -> int:
     """Print the one line of an expected error and give its exit code; anything else is raised again."""
-    causes = list(_leaves(error))
+    causes = list(leaves(error))
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return INTERRUPTED
     if any(isinstance(cause, BrokenPipeError) for cause in causes):
@@ -52,12 +52,3 @@ def _line_of(causes: list[BaseException]) -> str | None:
 def _drop_stdout() -> None:
     """Python would complain once more when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors themselves: a task group wraps what is raised inside it into a group, even a single one."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error

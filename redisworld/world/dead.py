@@ -16,7 +16,7 @@ from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import number_in
 from redisworld.world.dispatch import context_of
 from redisworld.world.queue import fields_of
-from redisworld.world.replies import detail_of, word_of
+from redisworld.world.replies import detail_of, entry_number, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -227,14 +227,9 @@ class DeadLetters:
             start = f"({after}" if after else "-"
             return await self._world.connection.commands.xrange(partition.dead, start, last, count=_PAGE)
 
-        if after and _number(after) >= _number(last):
+        if after and entry_number(after) >= entry_number(last):
             return []
         return [_letter(partition, *item) for item in await self._world.connection.run("read_letters", call)]
-
-
-def _number(entry: str) -> tuple[int, int]:
-    ms, _, count = entry.partition("-")
-    return int(ms), int(count)
 
 
 def _letter(partition: Partition, entry: bytes, pairs: Any) -> Letter:

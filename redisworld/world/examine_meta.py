@@ -28,7 +28,7 @@ async def examine_lost_meta(settings: Settings, *, fix: bool) -> Finding | None:
         if settings.partitions is not None:
             counts = [count for count in counts if count == settings.partitions]
         if len(counts) == 1:
-            return await meta_lost(connection, counts[0], fix=fix)
+            return await _with_count(connection, counts[0], fix=fix)
         told = "its runs fit " + (f"{counts[0]} to {counts[-1]} partitions" if counts else "no count of partitions")
         if settings.partitions is not None:
             told = f"its runs do not fit {settings.partitions} partitions"
@@ -43,11 +43,11 @@ async def examine_meta(connection: Connection, count: int, *, fix: bool) -> Find
 
     if None not in await connection.run("read_meta", call):
         return None
-    return await meta_lost(connection, count, fix=fix)
+    return await _with_count(connection, count, fix=fix)
 
 
-async def meta_lost(connection: Connection, count: int, *, fix: bool) -> Finding:
-    """The finding, where the partition count is known."""
+async def _with_count(connection: Connection, count: int, *, fix: bool) -> Finding:
+    """The finding where the partition count is known, by which ``fix`` makes the meta hash again."""
     if fix:
         await open_namespace(connection, count, create=True)
     plural = "" if count == 1 else "s"

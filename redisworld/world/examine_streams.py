@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from redisworld.keys import GROUP, Partition
 from redisworld.world.findings import Finding
 from redisworld.world.refusals import is_transient
-from redisworld.world.replies import our_group, text_of
+from redisworld.world.replies import entry_ms, our_group, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -136,7 +136,7 @@ async def _unread(world: World, key: str) -> Finding | None:
     waiting = await world.connection.run("first_unread", first)
     quiet_ms = 2 * world.settings.lease_ms
     now, _ = await world.connection.run("time", world.connection.commands.time)
-    if not waiting or now * 1_000 - int(text_of(waiting[0][0]).partition("-")[0]) < quiet_ms:
+    if not waiting or now * 1_000 - entry_ms(waiting[0][0]) < quiet_ms:
         return None
     if any(consumer["idle"] < quiet_ms for consumer in consumers):
         return None

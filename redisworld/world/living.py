@@ -20,7 +20,7 @@ from redisworld.keys import GROUP, Partition
 from redisworld.messages import StepMessage
 from redisworld.world.connection import Connection
 from redisworld.world.queue import fields_of
-from redisworld.world.replies import our_group, text_of
+from redisworld.world.replies import entry_number, our_group
 from redisworld.world.scanning import scan
 
 _PAGE = 100
@@ -127,8 +127,8 @@ async def _deliverable(connection: Connection, key: str, entries: list[str]) -> 
     ours = our_group(found)
     if ours is None:
         return set(entries)  # the group will be made again at 0 and deliver them all
-    last = _number(text_of(ours["last-delivered-id"]))
-    delivered = [entry for entry in entries if _number(entry) <= last]
+    last = entry_number(ours["last-delivered-id"])
+    delivered = [entry for entry in entries if entry_number(entry) <= last]
     return set(entries).difference(delivered) | await _held(connection, key, delivered)
 
 
@@ -168,8 +168,3 @@ def _run_of(fields: dict[str, bytes]) -> str:
         return messages.decode(fields.get("msg", b"")).run_id
     except MalformedMessage:
         return ""
-
-
-def _number(entry: str) -> tuple[int, int]:
-    ms, _, count = entry.partition("-")
-    return int(ms), int(count)

@@ -18,7 +18,7 @@ from redisworld.errors import InvalidInput, OutputClosed, RedisUnavailable, RunG
 from redisworld.keys import check_entry_id, check_output_name
 from redisworld.world.endings import Ended
 from redisworld.world.queue import fields_of, flat
-from redisworld.world.replies import detail_of, text_of, word_of
+from redisworld.world.replies import detail_of, entry_ms, text_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -52,7 +52,7 @@ class Chunk(msgspec.Struct, Generic[T], frozen=True):
     @property
     def at(self) -> int:
         """When it was written, in epoch ms by Redis."""
-        return int(self.id.partition("-")[0])
+        return entry_ms(self.id)
 
 
 class OutputInfo(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
 from redisworld.world.refusals import RAISED, checked, error_word, is_of_redis
-from redisworld.world.replies import our_group, text_of
+from redisworld.world.replies import entry_ms, our_group, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -230,4 +230,4 @@ def _number(answer: Any) -> int:
 
 def _age_ms(now_ms: int, entry: bytes | str) -> int:
     """Since an entry was sent."""
-    return max(0, now_ms - int(text_of(entry).partition("-")[0]))
+    return max(0, now_ms - entry_ms(entry))

@@ -17,6 +17,17 @@ def text_of(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def entry_number(entry: bytes | str) -> tuple[int, int]:
+    """Both numbers of an entry id, by which entries are in order."""
+    ms, _, count = text_of(entry).partition("-")
+    return int(ms), int(count)
+
+
+def entry_ms(entry: bytes | str) -> int:
+    """When an entry was sent, in epoch ms by Redis."""
+    return entry_number(entry)[0]
+
+
 def our_group(groups: Iterable[Any]) -> dict[str, Any] | None:
     """What XINFO GROUPS says of the one group that workers read through; None where the stream has none."""
     return next((group for group in groups if text_of(group["name"]) == GROUP), None)

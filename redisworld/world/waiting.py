@@ -15,7 +15,7 @@ from redisworld.world.listing_delayed import Due, find_delayed
 from redisworld.world.listing_steps import ListedStep, by_creation, read_events, tell_steps
 from redisworld.world.reading import States, read_states
 from redisworld.world.recent import find_recent
-from redisworld.world.replies import text_of
+from redisworld.world.replies import entry_ms, text_of
 from redisworld.world.serving import Serving, read_serving
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class _Look:
             id=id,
             stream=place.stream,
             entry=place.entry,
-            since=int(place.entry.partition("-")[0]),
+            since=entry_ms(place.entry),
             consumer=place.consumer,
             consumer_lives=place.consumer in self._serving.workers,
             deliveries=place.deliveries,

@@ -66,7 +66,7 @@ class Consumers:
         """Listens at the seam, for the test and for the metrics."""
         self.seen.append(seen)
         if self.metrics is not None:
-            self.metrics.observe(seen)
+            self.metrics.observers[type(seen)](seen)
 
     def saw(self, kind: type[Seen]) -> list[Seen]:
         """Observations of one kind."""
