@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from redisworld.durations import MAX_MS, parse_ms
+from redisworld.durations import MAX_MS, named_ms
 from redisworld.errors import InvalidInput
 
 FIRST = "1s"
@@ -84,10 +84,7 @@ def _is_number(value: object) -> bool:
 
 
 def _read_ms(name: str, duration: timedelta | float | str) -> int:
-    try:
-        delay_ms = parse_ms(duration)
-    except InvalidInput as error:
-        raise InvalidInput(f"backoff: {name}: {error}") from error
+    delay_ms = named_ms(f"backoff: {name}", duration)
     if delay_ms < 1:
         raise InvalidInput(f"backoff: {name} must be at least 1 ms, not {duration!r}")
     return delay_ms

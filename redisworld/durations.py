@@ -36,6 +36,14 @@ def parse_ms(duration: timedelta | float | str) -> int:
     return math.ceil(round(ms, 6))
 
 
+def named_ms(name: str, duration: timedelta | float | str) -> int:
+    """As ``parse_ms``; what it refuses is told under the name of the parameter."""
+    try:
+        return parse_ms(duration)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from error
+
+
 def length(ms: float) -> str:
     """A length of time with the digits that matter."""
     if ms < 1_000:

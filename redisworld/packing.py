@@ -7,7 +7,7 @@ asks ``enc_hook`` about types it knows. So values are walked first, and what msg
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -227,6 +227,8 @@ def _advice(kind: type) -> str:
     for base in (str, int, float, bytes, list, dict, tuple, set, frozenset):
         if issubclass(kind, base):
             return f"; convert it to a plain {base.__name__}"
+    if issubclass(kind, Awaitable):  # a step's call, a coroutine
+        return "; await it, and pass its result"
     return "; pass what it is made of instead"
 
 

@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from redisworld.backoff import Backoff
-from redisworld.durations import parse_ms
+from redisworld.durations import named_ms
 from redisworld.errors import InvalidInput
 from redisworld.replay import context
 from redisworld.replay.calls import StepCall
@@ -58,6 +58,7 @@ class Step(Generic[P, R]):
         self.retries = _checked_types(self.name, fatal, retry_on)
         self.is_async = inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(_call_of(func))
         self.signature = Signature(func, f"step {self.name}")
+        _refuse_method(f"step {self.name}", func)
         update_wrapper(self, func, updated=())
         if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
             raise InvalidInput(f"step {self.name}: a generator has no result to record; return a list instead")
@@ -94,6 +95,7 @@ class Workflow(Generic[P, R]):
         self.func = func
         self.name = _checked_name("workflow", func, name)
         self.signature = Signature(func, f"workflow {self.name}")
+        _refuse_method(f"workflow {self.name}", func)
         update_wrapper(self, func, updated=())
         if not inspect.iscoroutinefunction(func):
             raise InvalidInput(f"workflow {self.name} must be written with 'async def'")
@@ -232,13 +234,24 @@ def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
     if not callable(func):
         raise InvalidInput(f"a {what} is a function, not {func!r}; options go by keyword, like name={func!r}")
     chosen = name if name is not None else getattr(func, "__name__", None)
-    if chosen is None:
+    if chosen is None or chosen == "<lambda>":
         raise InvalidInput(f"a {what} of {func!r:.100} has no name of its own: give it one with name=")
     if not isinstance(chosen, str) or not 1 <= len(chosen) <= MAX_NAME or _FORBIDDEN_IN_NAME.search(chosen):
         raise InvalidInput(
             f"{what} name {chosen!r}: must be 1 to {MAX_NAME} characters, no space, control character, '{{', '}}', '|'"
         )
     return chosen
+
+
+def _refuse_method(what: str, func: Callable[..., Any]) -> None:
+    """Of a class no object is there to be ``self`` when a worker calls it."""
+    owner = getattr(func, "__qualname__", "").rpartition(".")[0]
+    first = next(iter(inspect.signature(func).parameters), "")
+    if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
+        raise InvalidInput(
+            f"{what}: {func.__qualname__} is a method, and {first!r} would be one of its arguments: "
+            "define it outside the class, or make it a @staticmethod"
+        )
 
 
 def _checked_retries(name: str, max_retries: int) -> int:
@@ -250,10 +263,7 @@ def _checked_retries(name: str, max_retries: int) -> int:
 
 
 def _checked_timeout(name: str, timeout: timedelta | float | str | None) -> int | None:
-    try:
-        timeout_ms = None if timeout is None else parse_ms(timeout)
-    except InvalidInput as error:
-        raise InvalidInput(f"step {name}: timeout: {error}") from error
+    timeout_ms = None if timeout is None else named_ms(f"step {name}: timeout", timeout)
     if timeout_ms == 0:
         raise InvalidInput(f"step {name}: a timeout of 0 would fail every attempt; leave it out for none")
     return timeout_ms

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypeVar, overload
 
 from redisworld import values
-from redisworld.durations import parse_ms
+from redisworld.durations import named_ms
 from redisworld.errors import InvalidInput
 from redisworld.keys import check_token
 from redisworld.replay.body import Body
@@ -130,7 +130,7 @@ def _body(what: str, instead: str) -> Body:
 
 def _due_ms(until: timedelta | float | str | datetime, now_ms: int) -> int:
     if not isinstance(until, datetime):
-        return now_ms + parse_ms(until)
+        return now_ms + named_ms("sleep()", until)
     if until.utcoffset() is None:
         raise InvalidInput(
             f"sleep({until!r}): a datetime without a zone means another moment on every host; add a tzinfo"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from redisworld.durations import parse_ms
+from redisworld.durations import named_ms
 from redisworld.errors import InvalidInput
 from redisworld.settings import SPEC_VERSION
 
@@ -22,7 +22,7 @@ class Begins(msgspec.Struct, frozen=True):
     def of(cls, delay: timedelta | float | str | None, at: datetime | None) -> Begins:
         """As ``World.start`` takes it. Raises InvalidInput."""
         if at is None:
-            return AT_ONCE if delay is None else cls(parse_ms(delay))
+            return AT_ONCE if delay is None else cls(named_ms("start(): delay", delay))
         if delay is not None:
             raise InvalidInput("start(): give delay= or at=, not both")
         if not isinstance(at, datetime):

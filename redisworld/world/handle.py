@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import anyio
 
 from redisworld import attributes, failures, values
-from redisworld.durations import length, parse_ms
+from redisworld.durations import length, named_ms
 from redisworld.errors import RunCancelled, RunFailed, RunNotFound
 from redisworld.events import Event, parse
 from redisworld.runs import RunRow, Status
@@ -48,7 +48,7 @@ class Run(Generic[R]):
         the run goes on then. A timeout of 0 looks once, without waiting. Raises InvalidInput for what is no length of
         time.
         """
-        wait_ms = None if timeout is None else parse_ms(timeout)
+        wait_ms = None if timeout is None else named_ms("result(): timeout", timeout)
         try:
             with anyio.fail_after(wait_ms / 1_000 if wait_ms else None):
                 row = await self._ended(once=wait_ms == 0)

@@ -34,10 +34,13 @@ class Listing:
     ) -> RunPage:
         """A page of runs, newest first, as ``page_of_runs`` reads it; its ``after`` begins the next one.
 
-        Raises InvalidInput for a limit below 1, what is no status, and an ``after`` that is not listed.
+        Raises InvalidInput for a limit below 1, a ``since`` that is no number, what is no status, and an ``after`` that
+        is not listed.
         """
-        if limit < 1:
-            raise InvalidInput(f"a page has 1 run at least, not {limit}")
+        if not isinstance(limit, int) or limit < 1:
+            raise InvalidInput(f"limit={limit!r}: a page has 1 run at least")
+        if not isinstance(since, int):
+            raise InvalidInput(f"since={since!r}: a moment in whole epoch ms, as the times of a run are")
         if wrong := [status for status in statuses if status not in tuple(Status)]:
             raise InvalidInput(f"{wrong[0]!r} is no status: give several, like statuses=[Status.FAILED]")
         return await page_of_runs(

@@ -106,7 +106,7 @@ async def test_times_that_mean_nothing_are_refused_at_the_call(raw: redis.Redis,
         for wrong, told in (
             ({"at": datetime(2030, 1, 1)}, "has no zone"),
             ({"at": "2030-01-01"}, "aware datetime"),
-            ({"delay": "soon"}, "cannot read duration"),
+            ({"delay": "soon"}, r"^start\(\): delay: cannot read duration"),
             ({"delay": float("nan")}, "out of range"),
             ({"delay": -1}, "out of range"),
             ({"delay": "5000w", "at": datetime.now(UTC)}, "not both"),

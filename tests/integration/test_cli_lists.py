@@ -118,8 +118,10 @@ def test_runs_are_found_by_their_attributes(
             await world.listing.runs(**options)
 
     for options, told in (
-        ({"limit": 0}, "not 0"),
-        ({"limit": -1}, "not -1"),
+        ({"limit": 0}, "^limit=0: "),
+        ({"limit": -1}, "^limit=-1: "),
+        ({"limit": "5"}, "^limit='5': "),
+        ({"since": "24h"}, "^since='24h': .* epoch ms"),
         ({"statuses": "failed"}, "^'f' is no status"),
         ({"after": "nobody"}, "^after='nobody': this run is not listed"),
     ):

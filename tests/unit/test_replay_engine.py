@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from redisworld import values
-from redisworld.errors import ErrorInfo, FatalError, InvalidArguments, InvalidValue, RemoteError, ReplayDivergence
+from redisworld.errors import (
+    ErrorInfo,
+    FatalError,
+    InvalidArguments,
+    InvalidInput,
+    InvalidValue,
+    RemoteError,
+    ReplayDivergence,
+)
 from redisworld.events import Event, EventKind
 from redisworld.metadata import get_workflow_metadata
 from redisworld.replay import Cancelled, CancelWait, CreateStep, CreateWait, Failed, Instance, now, sleep
@@ -199,6 +207,17 @@ def test_sleep_takes_every_form_of_duration(until: Any, ms: int | None) -> None:
     assert list(driver.store.waits.values()) == [due]
     driver.run()
     assert driver.instance.now_ms >= due
+
+
+def test_a_sleep_that_is_no_duration_fails_naming_the_call() -> None:
+    async def body() -> str:
+        try:
+            await sleep("soon")
+        except InvalidInput as error:
+            return str(error)
+        return "slept"
+
+    assert drive(body).run().startswith("sleep(): cannot read duration 'soon'")
 
 
 @pytest.mark.parametrize("until", [0, "0s", datetime(2020, 1, 1, tzinfo=UTC)])

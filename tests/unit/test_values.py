@@ -8,6 +8,7 @@ import enum
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
@@ -277,6 +278,13 @@ class Text(str):
     pass
 
 
+class Promised:
+    """As a call of a step that nobody has awaited."""
+
+    def __await__(self) -> Iterator[Any]:
+        yield
+
+
 @pytest.mark.parametrize(
     ("value", "names"),
     [
@@ -285,7 +293,8 @@ class Text(str):
         ([threading.Lock()], ["value[0]", "lock"]),
         ((x for x in ()), ["generator"]),
         (ValueError("x"), ["ValueError"]),
-        (object(), ["object"]),
+        (object(), ["object", "made of"]),
+        ([Promised()], ["value[0]", "Promised", "await it"]),
         (Text("x"), ["Text", "plain str"]),
         (OrderedDict(a=1), ["OrderedDict", "plain dict"]),
         ({"p": Point(1.0)}, ["value['p']", "Point", "annotate"]),

@@ -129,6 +129,44 @@ def test_a_workflow_must_be_async_and_cannot_be_called() -> None:
         wf.workflow(resize)("cat")
 
 
+def test_a_method_is_neither_step_nor_workflow_and_a_static_one_is_both() -> None:
+    wf = Workflows()
+
+    with pytest.raises(InvalidInput, match=r"Shop\.sell is a method, and 'self' would be one of its arguments"):
+
+        class Shop:
+            @wf.step
+            def sell(self, article: int) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"Store\.publish is a method"):
+
+        class Store:
+            @wf.workflow
+            async def publish(self, article: int) -> None: ...
+
+    class Desk:
+        @staticmethod
+        @wf.step
+        def sell(article: int) -> int:
+            return article
+
+        def count(self, article: int) -> int:
+            return article
+
+    @wf.step
+    def own(self: int) -> int:
+        return self
+
+    assert wf.step(Desk().count)(3) == Desk.sell(3) == own(3) == 3  # type: ignore[comparison-overlap]
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(InvalidInput, match="name="):
+        Workflows().step(lambda: 1)
+
+    assert Workflows().step(name="one")(lambda: 1).name == "one"
+
+
 def test_a_generator_is_no_step() -> None:
     def many() -> Any:
         yield 1
