@@ -33,7 +33,7 @@ async def refuse(
     that does not exist has ``max_deliveries`` too.
     """
     settings = world.settings
-    now = entry_ms(delivery)
+    now = delivery.published_at
     after = moved(message, refused_at=now)
     refusals = max(1, message.deliveries)  # a stranger's number, perhaps
     data_missing = reason in ("not_found", "missing")
@@ -92,7 +92,7 @@ async def leave_for_newer(world: World, delivery: Delivery) -> None:
 
     Raises MalformedMessage for bytes that are no message of any version.
     """
-    now = entry_ms(delivery)
+    now = delivery.published_at
     body, message_id, first = touched(delivery.fields.get("msg", b""), refused_at=now)
     detail = f"kind {delivery.text('kind')!r} of spec version {delivery.text('spec')!r} is newer than this worker"
     if now - first >= world.settings.refused_limit_ms:
@@ -155,11 +155,6 @@ def where(delivery: Delivery, message: StepMessage | WorkflowMessage | None = No
         "entry": delivery.entry_id,
         "deliveries": delivery.deliveries if message is None else message.deliveries,
     }
-
-
-def entry_ms(delivery: Delivery) -> int:
-    """Redis time at which the entry was published: the only clock that all workers share."""
-    return int(delivery.entry_id.partition("-")[0])
 
 
 def as_recovery(message: StepMessage | WorkflowMessage, *, message_id: str, recoveries: int) -> WorkflowMessage:

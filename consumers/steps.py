@@ -10,7 +10,7 @@ import msgspec
 
 from consumers.attempt import Attempt
 from consumers.attempts import Attempts, Executed
-from consumers.handback import bury_broken, ended_at_ceiling, entry_ms, refuse, reroute, where
+from consumers.handback import bury_broken, ended_at_ceiling, refuse, reroute, where
 from consumers.workflows import Orchestrator
 from redisworld.errors import RunNotFound
 from redisworld.facts import fact
@@ -126,7 +126,7 @@ class StepConsumer:
                 message_id=message.message_id,
                 context=taken.context,
                 may_replay=item.may_replay,
-                waited_ms=max(0, claim.started_at - entry_ms(delivery)),
+                waited_ms=max(0, claim.started_at - delivery.published_at),
                 trace_carrier=message.trace_carrier,
                 prologue="runs_get" if message.run_context is None else "run_context",
             )

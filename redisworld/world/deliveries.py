@@ -49,6 +49,11 @@ class Delivery(msgspec.Struct, frozen=True):
         """What tells this entry from all others: an entry id is unique in its stream only."""
         return self.partition.tag, self.stream, self.entry_id
 
+    @property
+    def published_at(self) -> int:
+        """When the entry was sent, in epoch ms by Redis: the only clock that all workers share."""
+        return int(self.entry_id.partition("-")[0])
+
     def text(self, field: str) -> str:
         """A clear field as text, or ``""``."""
         return self.fields.get(field, b"").decode("utf-8", "replace")

@@ -90,12 +90,13 @@ class Hooks:
             if answer.outcome == "received":
                 return run_id, int(answer.detail)
             if answer.outcome == "conflict":
-                raise ResumeConflict(f"resume id {identifier!r} was used with another payload or token")
+                told = f"resume id {identifier!r} was used with another payload or token"
+                raise ResumeConflict(told, resume_id=identifier, token=token)
             seen, holder = holder, await self._pointer(token)
             if holder is not None and holder != seen:
                 continue  # the token went to another hook meanwhile
             if answer.outcome in ("gone", "full"):
-                raise RunGone(f"the run {run_id!r} of hook token {token!r} has ended")
+                raise RunGone(f"the run {run_id!r} of hook token {token!r} has ended", run_id=run_id)
             if anyio.current_time() > deadline or not await self._lives(seen):
                 break
             await anyio.sleep(_LOOK_AGAIN_S)  # a pass is between claiming the token and creating the hook

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from redisworld.errors import InvalidInput
+from redisworld.messages import UNREADABLE
 from redisworld.runs import Status
 from redisworld.world.paging import Place, page_of
 from redisworld.world.refusals import checked
@@ -159,5 +160,5 @@ def _read(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRu
 def _attributes(text: str) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str]) if text else {}
-    except msgspec.DecodeError:  # somebody's own: whoever lists runs must not fail on it
+    except UNREADABLE:  # somebody's own: whoever lists runs must not fail on it
         return {}

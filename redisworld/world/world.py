@@ -1,6 +1,7 @@
 """What can be done with runs, steps, events and messages? ``World`` is the only door to Redis.
 
-Each method reads like the vocabulary, calls one script and costs one round trip; any of them may be repeated.
+Each method reads like the vocabulary, calls one script and costs one round trip. Any of them may be repeated, but for a
+start without a run id and a resume without a resume id: these would happen twice.
 """
 
 from __future__ import annotations
@@ -251,7 +252,8 @@ class World:
                 identifier, workflow.name, payload, root_run_id=root, begins=begins, trace_carrier=carrier
             )
         if outcome == "conflict" and existing != workflow.name:
-            raise RunConflict(f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}")
+            told = f"run id {identifier!r} belongs to a run of workflow {existing!r}, not {workflow.name!r}"
+            raise RunConflict(told, run_id=identifier, workflow=existing)
         return Run(self, identifier, decode_result=workflow.signature.decode_result)
 
     @overload
