@@ -1,10 +1,12 @@
 -- reap_expired: deletes finished runs whose retention is over: row, log, outputs, index members and what it had delayed.
 -- A row of many fields takes several calls: until it is searched, its field reaping tells the next one where to go on.
+-- Nobody may reap for days, and a row goes by its TTL: a run that has begun anew under its id since then stays.
 -- @key stats            hash: counters of the partition
 -- @derived row log hooks resumes outs outputs indexes expiring delayed bodies
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg limit            runs to delete at most
--- @returns reaped count more | broken why: more is 1 where a row is not searched to its end yet
+-- @returns reaped count more | broken why: more is 1 where there may be more to do within the limit: a row is not searched
+--          to its end yet, or runs that have begun anew took the places of others
 -- @include partition words arguments clock types counter stats
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'expiring', 'zset', 'index:created', 'zset', 'index:status:completed', 'zset',
@@ -40,10 +42,9 @@ end
 
 -- Timers and retries that a run did not live to see may be due in months, and a retry would find no run then. False
 -- where the row has more fields than this call may search.
-local function drop_delayed(run_id)
+local function drop_delayed(run_id, reaping)
   local row = row_key(run_id)
-  if redis.pcall('HEXISTS', row, 'delays') ~= 1 then return true end -- a key of another type goes, too
-  local cursor = string.match(redis.call('HGET', row, 'reaping') or '', '^%d+$') or '0'
+  local cursor = string.match(reaping or '', '^%d+$') or '0'
   repeat
     if left <= 0 then
       redis.call('HSET', row, 'reaping', cursor)
@@ -65,21 +66,29 @@ local function delete_outputs(row)
   redis.call('UNLINK', row .. ':outs')
 end
 
+local function drop_from_listings(run_id, ...)
+  for _, index in ipairs({...}) do redis.call('ZREM', TAG .. 'index:' .. index, run_id) end
+  redis.call('ZREM', TAG .. 'expiring', run_id)
+end
+
 local expired = redis.call('ZRANGE', TAG .. 'expiring', '-inf', now, 'BYSCORE', 'LIMIT', 0, limit)
 local reaped, more = 0, 0
 for _, run_id in ipairs(expired) do
-  if not drop_delayed(run_id) then
-    more = 1
-    break
-  end
   local row = row_key(run_id)
-  delete_outputs(row)
-  redis.call('UNLINK', row, log_key(run_id), row .. ':hooks', row .. ':resumes')
-  for _, index in ipairs({'created', 'status:completed', 'status:failed', 'status:cancelled'}) do
-    redis.call('ZREM', TAG .. 'index:' .. index, run_id)
+  local read = redis.pcall('HMGET', row, 'status', 'delays', 'reaping') -- a key of another type has none, and goes, too
+  if read[1] == 'pending' or read[1] == 'running' then -- begun anew: these members are of the run before it
+    drop_from_listings(run_id, 'status:completed', 'status:failed', 'status:cancelled')
+    more = 1
+  else
+    if read[2] and not drop_delayed(run_id, read[3]) then
+      more = 1
+      break
+    end
+    delete_outputs(row)
+    redis.call('UNLINK', row, log_key(run_id), row .. ':hooks', row .. ':resumes')
+    drop_from_listings(run_id, 'created', 'status:completed', 'status:failed', 'status:cancelled')
+    reaped = reaped + 1
   end
-  redis.call('ZREM', TAG .. 'expiring', run_id)
-  reaped = reaped + 1
 end
 if reaped > 0 then
   count('runs_reaped', reaped)

@@ -35,7 +35,7 @@ class Upkeep:
         """Delete at most ``limit`` finished runs whose retention is over; how many. Rows of many fields take calls."""
         reaped = 0
         while True:
-            most = limit - reaped if reaped else limit
+            most = limit - reaped if reaped else limit  # what is no number, the script refuses
             reply = await self._world.call("reap_expired", partition, self._world.clock(), most)
             word_of(reply)
             reaped += int(reply[1])

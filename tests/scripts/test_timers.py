@@ -334,6 +334,56 @@ async def test_a_reap_goes_on_by_itself_to_the_end_of_a_row(a: Consumer) -> None
     assert not await a.redis.exists(a.key(), a.partition.delayed)
 
 
+async def begun_anew(a: Consumer, run: str = RUN) -> None:
+    """A run under the id of one that nobody has reaped, whose row has gone by its TTL."""
+    await a.begin(run)
+    await a.finish(run)
+    a.clock.advance(a.world.settings.retention_ms)
+    await a.redis.delete(a.key(run), a.partition.log(run))
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+async def test_a_run_that_has_begun_anew_under_its_id_is_not_reaped(a: Consumer, status: str) -> None:
+    """No worker had run for retention and a day. The first one deleted row and log of the run that was going on."""
+    await begun_anew(a)
+    await (a.start() if status == "pending" else a.begin())
+    before = await a.written()
+
+    assert await a.world.upkeep.reap(a.partition, 10) == 0
+
+    assert await a.written() == before
+    assert (await a.row()).status == status
+    assert await a.redis.zscore(a.partition.expiring, RUN) is None
+    assert await a.redis.zscore(a.partition.index("created"), RUN) == a.clock.now
+    assert await a.redis.zscore(a.partition.index("status:completed"), RUN) is None
+
+
+async def test_a_run_that_has_begun_anew_goes_after_its_own_retention(a: Consumer) -> None:
+    await begun_anew(a)
+    await a.begin()
+    await a.finish(how="failed")
+
+    assert await a.world.upkeep.reap(a.partition, 10) == 0
+    assert (await a.row()).status == "failed"
+
+    a.clock.advance(a.world.settings.retention_ms)
+    assert await a.world.upkeep.reap(a.partition, 10) == 1
+    assert not await a.redis.exists(a.key(), a.partition.log(RUN), a.partition.expiring)
+
+
+async def test_runs_that_have_begun_anew_hold_up_no_reaping(a: Consumer) -> None:
+    for run in ("a1", "a2", "a3"):
+        await begun_anew(a, run)
+        await a.start(run)
+    await a.begin("old")
+    await a.finish("old")
+    a.clock.advance(a.world.settings.retention_ms)
+
+    assert await a.world.upkeep.reap(a.partition, 2) == 1
+
+    assert not await a.redis.exists(a.key("old"), a.partition.expiring)
+
+
 @pytest.mark.parametrize("how", ["cancel", "terminate", "run_failed"])
 async def test_a_run_that_ends_before_it_begins_takes_its_first_message_along(a: Consumer, how: str) -> None:
     """It would come when the row has gone, and create the run again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scripts.driver import Consumer
+from tests.scripts.driver import RUN, Consumer
 from tests.scripts.scenes.outputs import write
 from tests.scripts.scenes.runs import overwrite
 from tests.scripts.scenes.scene import Ask, scene
@@ -73,6 +73,18 @@ async def the_retention_of_a_run_with_output_streams_is_over(a: Consumer, b: Con
         await write(a, running.item.token, name)
     await a.finish()
     a.clock.advance(a.world.settings.retention_ms)
+    return lambda: a.world.upkeep.reap(a.partition, 10)
+
+
+@scene("reap_expired", "reaped", again="reaped")
+async def one_of_the_runs_whose_retention_is_over_has_begun_anew(a: Consumer, b: Consumer) -> Ask:
+    await a.begin("old")
+    await a.finish("old")
+    await a.begin()
+    await a.finish()
+    a.clock.advance(a.world.settings.retention_ms)
+    await a.redis.delete(a.key(), a.partition.log(RUN))  # as their TTL does
+    await a.begin()
     return lambda: a.world.upkeep.reap(a.partition, 10)
 
 
