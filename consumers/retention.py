@@ -18,10 +18,11 @@ class Retention:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._faults = world.connection.faults
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Reap until ``stopping``."""
-        pauses = Pauses(self._world.connection.faults)
+        pauses = Pauses(self._faults)
         while not stopping():
             try:
                 await self.tick()
@@ -31,16 +32,19 @@ class Retention:
             await rest(self._world.settings.reap_every_ms / 1000, stopping)
 
     async def tick(self) -> int:
-        """Delete what has expired by now; how many runs. Raises RedisUnavailable."""
+        """Delete what has expired by now; how many runs. Raises RedisUnavailable.
+
+        A key that is not ours is told, and keeps neither the other partitions nor the other work in its own.
+        """
         total = 0
         for partition in self._world.partitions:
             try:
-                while await self._world.hooks.release(partition):
-                    pass
+                await self._world.hooks.release(partition)
+            except MalformedMessage as error:
+                self._faults.warn("releases", "hook tokens not let go", level=logging.ERROR, error=error)
+            try:
                 while reaped := await self._world.upkeep.reap(partition, _BATCH):
                     total += reaped
-            except MalformedMessage as error:  # a key there is not ours: the other partitions are reaped all the same
-                self._world.connection.faults.warn(
-                    "retention", "finished runs not reaped", level=logging.ERROR, error=error
-                )
+            except MalformedMessage as error:
+                self._faults.warn("retention", "finished runs not reaped", level=logging.ERROR, error=error)
         return total

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from redis.exceptions import ResponseError
 
 from redisworld.errors import HookNotFound, MalformedMessage, ResumeConflict, RunGone
 from redisworld.keys import Partition, check_token
 from redisworld.runs import TERMINAL
 from redisworld.world.deliveries import Answer
+from redisworld.world.refusals import told
 from redisworld.world.replies import detail_of, text_of, word_of
 
 if TYPE_CHECKING:
@@ -134,33 +136,58 @@ class Hooks:
         return Answer(word_of(reply), detail_of(reply))
 
     async def release(self, partition: Partition, limit: int = 100) -> int:
-        """Let at most so many pointers go that runs of this partition have given up; how many.
+        """Let the pointers go that runs of this partition have given up, about ``limit`` at a time; how many.
 
-        Raises MalformedMessage where somebody else has written among them.
+        What somebody else has written, among them or in the place of one, keeps none of the others; then
+        MalformedMessage names it.
         """
-        world = self._world
+        released, cursor = 0, 0
+        foreign: list[MalformedMessage] = []
+        while True:
+            cursor, found = await self._given_up(partition, cursor, limit)
+            # together: one after the other they would not keep up with workers that end runs
+            calls = [self._let_go(partition, name, token) for name, token in found.items()]
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            gone = [name for name, error in zip(found, answers, strict=True) if error is None]
+            if gone:
+                await self._forget(partition, gone)
+            for error in answers:
+                if isinstance(error, MalformedMessage):
+                    foreign.append(error)
+                elif error is not None:
+                    raise error
+            released += len(gone)
+            if not int(cursor):
+                break
+        if foreign:
+            raise foreign[0]
+        return released
 
-        async def look() -> Any:
-            return await world.connection.commands.hscan(partition.releases, 0, count=limit)
+    async def _given_up(self, partition: Partition, cursor: int, limit: int) -> tuple[int, dict[bytes, bytes]]:
+        """The next cursor, and tokens by ``<run> <hook>``."""
 
-        _, found = await world.connection.run("read_releases", look)
+        async def call() -> Any:
+            return await self._world.connection.commands.hscan(partition.releases, cursor, count=limit)
 
-        async def let_go(token: str, run_id: str, hook_id: str) -> None:
-            keep = world.settings.retention_ms
-            word_of(await world.call("release_token", world.partition(token), token, run_id, hook_id, keep))
+        try:
+            found: tuple[int, dict[bytes, bytes]] = await self._world.connection.run("read_releases", call)
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise MalformedMessage(f"{partition.releases} cannot be read: {told(error)}") from error
+        return found
 
-        # together: one after the other they would not keep up with workers that end runs
-        calls = [let_go(text_of(token), *_named(partition, name)) for name, token in found.items()]
-        for error in await asyncio.gather(*calls, return_exceptions=True):
-            if error is not None:
-                raise error
-        if found:
+    async def _let_go(self, partition: Partition, name: bytes, token: bytes) -> None:
+        world, pointed = self._world, text_of(token)
+        run_id, hook_id = _named(partition, name)
+        keep = world.settings.retention_ms
+        word_of(await world.call("release_token", world.partition(pointed), pointed, run_id, hook_id, keep))
 
-            async def forget() -> Any:
-                return await world.connection.commands.hdel(partition.releases, *found)
+    async def _forget(self, partition: Partition, names: list[bytes]) -> None:
+        async def call() -> Any:
+            return await self._world.connection.commands.hdel(partition.releases, *names)
 
-            await world.connection.run("forget_releases", forget)
-        return len(found)
+        await self._world.connection.run("forget_releases", call)
 
     async def _pointer(self, token: str) -> Holder | None:
         key = self._world.partition(token).hook(token)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
 
 import pytest
 
+from consumers.retention import Retention
 from redisworld import HookNotFound, InvalidInput, MalformedMessage, ResumeConflict, RunGone
 from redisworld.errors import ErrorInfo
 from redisworld.keys import Partition
@@ -262,6 +265,69 @@ async def test_pointers_of_hooks_that_are_over_expire_and_those_of_living_hooks_
     assert {token for token, left in ttl.items() if left > 0} == {"disposed", "ended"}
     assert await a.redis.exists(a.partition.releases, a.partition.hooks("r1")) == 0
     assert await a.world.hooks.release(a.partition) == 0
+
+
+STRANGERS: dict[str, Callable[[Consumer], tuple[str | bytes, ...]]] = {
+    "is a string": lambda a: ("SET", a.partition.hook("theirs"), "x"),
+    "names no hook": lambda a: ("HSET", a.partition.releases, "one-word", "theirs"),
+    "argument token": lambda a: ("HSET", a.partition.releases, "r9 h9", "two words"),
+}
+"""What is said of something a stranger has written, and how it is written."""
+
+
+@pytest.mark.parametrize("why", STRANGERS)
+async def test_what_a_stranger_has_written_among_tokens_keeps_no_other_one(
+    a: Consumer, why: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """One such field was the first of each look for ever: no token was let go, and no run of the partition reaped."""
+    await a.begin()
+    for number in range(300):  # more than one page of them
+        await a.redis.hset(a.partition.hook(f"t{number}"), mapping={"run": RUN, "hook": f"h{number}"})
+    await a.redis.hset(a.partition.releases, mapping={f"{RUN} h{number}": f"t{number}" for number in range(300)})
+    await a.redis.hset(a.partition.releases, "r9 h9", "theirs")
+    await a.redis.execute_command(*STRANGERS[why](a))
+
+    with pytest.raises(MalformedMessage, match=why):
+        await a.world.hooks.release(a.partition)
+
+    assert {await a.redis.pttl(a.partition.hook(f"t{number}")) > 0 for number in range(300)} == {True}
+    left = await a.redis.hkeys(a.partition.releases)
+    assert left == ([b"one-word"] if why == "names no hook" else [b"r9 h9"])
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("stranger", ["pointer", "field", "releases"])
+async def test_runs_are_reaped_whatever_a_stranger_has_written_among_tokens(a: Consumer, stranger: str) -> None:
+    await a.begin()
+    await hold(a)
+    await hold(a, hook="h2", token="theirs")
+    await a.later_pass(end())
+    a.clock.advance(a.world.settings.retention_ms)
+    if stranger == "pointer":
+        await a.redis.delete(a.partition.hook("theirs"))
+        await a.redis.set(a.partition.hook("theirs"), "x")
+    elif stranger == "field":
+        await a.redis.hset(a.partition.releases, "one-word", "theirs")
+    else:
+        await a.redis.delete(a.partition.releases)
+        await a.redis.set(a.partition.releases, "x")
+
+    assert await Retention(a.world).tick() == 1
+
+    assert not await a.redis.exists(a.key())
+    assert (await a.redis.pttl(a.partition.hook(TOKEN)) > 0) == (stranger != "releases")
+
+
+async def test_tokens_are_let_go_where_no_run_can_be_reaped(a: Consumer) -> None:
+    await a.begin()
+    await hold(a)
+    await a.later_pass(end())
+    await a.redis.set(a.partition.index("status:cancelled"), "x")
+
+    assert await Retention(a.world).tick() == 0
+
+    assert await a.redis.pttl(a.partition.hook(TOKEN)) > 0
 
 
 async def test_a_reaped_run_leaves_no_key(a: Consumer) -> None:
