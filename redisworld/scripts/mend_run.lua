@@ -17,6 +17,7 @@ refused = refused or foreign_key('run:' .. run_id .. ':hooks', 'hash', 'run:' ..
 if refused then return refused end
 local run = open_run(run_id, clock(now))
 if run.broken then return run.broken end
+if run.absent and run.stored > 0 and redis.call('PTTL', run.log) < 0 then return without_row(run) end -- else it goes by itself
 
 -- Where it is listed, and where it should be.
 local wrong = {}

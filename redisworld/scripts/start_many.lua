@@ -25,7 +25,7 @@ local function judge(i)
   local run = open_run(run_id, now)
   if run.broken then return run.broken end
   if not run.absent then return {'conflict', run.status, run.workflow, run.created_at} end
-  local foreign = foreign_key('workflows' .. pin, 'stream', 'index:created', 'zset', 'index:status:pending', 'zset',
+  local foreign = without_row(run) or foreign_key('workflows' .. pin, 'stream', 'index:created', 'zset', 'index:status:pending', 'zset',
     'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
   if foreign then return foreign end
   run.absent, run.status, run.workflow, run.created_at = false, 'pending', workflow, run.at_text

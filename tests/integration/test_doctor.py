@@ -120,6 +120,12 @@ async def row_deleted(c: Consumers) -> None:
     await c.world.queue.ensure_groups([c.stream("steps")])
 
 
+async def row_alone_deleted(c: Consumers) -> None:
+    await c.world.start(conf_app.napped, 1, run_id="r")
+    await c.wake()
+    c.raw.delete(PARTITION.run("r"))
+
+
 async def listing_deleted(c: Consumers) -> None:
     await c.world.start(conf_app.napped, 1, run_id="r")
     await c.wake()
@@ -220,6 +226,7 @@ TOLD = {
     nobody_reads: "no_worker",
     overdue: "overdue",
     row_garbled: "unreadable",
+    row_alone_deleted: "unreadable",
     other_partition: "partitions",
     key_of_another: "foreign_key",
     bury_step: "dead_letters",

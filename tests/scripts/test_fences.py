@@ -6,12 +6,16 @@ was written. ``asked`` is a running run whose cancel was requested.
 
 from __future__ import annotations
 
+import asyncio
+import re
+
 import msgspec
 import pytest
 
-from redisworld.errors import RunNotFound
+from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.runs import Status
 from redisworld.world import Completion
+from redisworld.world.begins import AT_ONCE, Begins
 from tests.scripts.driver import ERROR, RUN, Attempt, Consumer, end, inline, step
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +63,36 @@ async def test_a_second_run_created_is_a_conflict_that_names_the_existing_run(a:
 
     assert await a.world.create_run(RUN, "other", b"\x91\x01") == ("conflict", "wf")
     assert await a.dump() == before
+
+
+@pytest.mark.parametrize("begins", [AT_ONCE, Begins(1_000)], ids=["at once", "later"])
+async def test_no_run_begins_behind_the_log_of_one_whose_row_is_gone(a: Consumer, begins: Begins) -> None:
+    """Its run_created went behind the old one, and the next cold replay began with the old input."""
+    await a.dispatch(step("s1"))
+    await a.redis.delete(a.key())
+    before = await a.dump()
+
+    with pytest.raises(
+        MalformedMessage, match=f"run {RUN} has a log and no row.*DEL {re.escape(a.partition.log(RUN))} "
+    ):
+        await a.world.create_run(RUN, "wf", b"\x91\x01", begins=begins)
+    assert await a.dump() == before
+
+    assert await a.world.create_run("other", "wf", b"\x90") == ("created", "wf")
+    await a.redis.delete(a.partition.log(RUN))
+    assert await a.world.create_run(RUN, "wf", b"\x91\x01", begins=begins) == ("created", "wf")
+    assert await a.kinds() == ["run_created"]
+
+
+async def test_a_start_that_is_refused_costs_its_neighbours_of_the_batch_nothing(a: Consumer) -> None:
+    await a.start()
+    await a.redis.delete(a.key())
+
+    refused, created = await asyncio.gather(a.start(), a.start("other"), return_exceptions=True)
+
+    assert isinstance(refused, MalformedMessage)
+    assert created is None
+    assert (await a.row("other")).status == "pending"
 
 
 async def test_the_load_of_a_pending_run_starts_it(a: Consumer) -> None:

@@ -32,6 +32,15 @@ local function open_run(run_id, now)
   return run
 end
 
+-- What to answer where the log of a run is there and its row is not, as after a DEL of the row alone: what came behind that log
+-- would be replayed from the old beginning.
+local function without_row(run)
+  if run.absent and run.stored > 0 then
+    return {'broken', 'run ' .. run.id .. ' has a log and no row, which somebody has deleted: DEL ' .. run.log .. ' as well, then'
+      .. ' a run may begin under this id'}
+  end
+end
+
 -- false takes the field away. Fields are written in the order they were set: people read the row.
 local function set_field(run, field, value)
   if run.fields[field] == nil then run.names[#run.names + 1] = field end

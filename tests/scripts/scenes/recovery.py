@@ -338,6 +338,21 @@ async def a_run_is_listed_that_does_not_exist(a: Consumer, b: Consumer) -> Ask:
     return mend_run(a)
 
 
+@scene("mend_run", "absent", again="fits")
+async def a_finished_run_is_listed_whose_row_alone_has_gone(a: Consumer, b: Consumer) -> Ask:
+    await a.begin()
+    await a.finish()
+    await a.redis.delete(a.key())
+    return mend_run(a)
+
+
+@scene("mend_run", "broken")
+async def a_run_is_listed_whose_row_alone_was_deleted(a: Consumer, b: Consumer) -> Ask:
+    await a.start()
+    await a.redis.delete(a.key())
+    return mend_run(a)
+
+
 @scene("mend_run", "unlisted", again="fits")
 async def a_run_is_not_listed(a: Consumer, b: Consumer) -> Ask:
     await a.begin()

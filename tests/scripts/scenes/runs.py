@@ -50,6 +50,13 @@ async def a_run_is_started_where_another_program_has_a_key(a: Consumer, b: Consu
     return a.start
 
 
+@scene("start_many", "broken")
+async def a_run_is_started_whose_row_alone_was_deleted(a: Consumer, b: Consumer) -> Ask:
+    await b.start()
+    await a.redis.delete(a.key())
+    return a.start
+
+
 # -- load_run
 
 
