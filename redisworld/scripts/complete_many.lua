@@ -1,6 +1,7 @@
 -- complete_many: records outcomes of running steps for a batch; each item is answered on its own (design section 7).
 -- One item appends the event, settles the step, counts down its join group, and acknowledges the delivery
--- or makes it responsible for the run; a retry moves the same message to the delayed set.
+-- or makes it responsible for the run; a retry moves the same message to the delayed set. A delivery that somebody else holds
+-- by now stays with him, save that of a usual completion (include/usual_completions.lua).
 -- An answer may come as one text with blanks.
 -- @key stats            hash: counters of the partition
 -- @derived row log streams delayed bodies nudge

@@ -9,6 +9,7 @@ import redis
 from consumers.health import Health
 from consumers.reclaim import Reclaimer
 from redisworld.keys import GROUP
+from redisworld.observe import LeaseLost
 from redisworld.world import Delivery
 from tests.apps import conf_app
 from tests.conformance.conftest import Connect
@@ -25,6 +26,36 @@ def sweeper(consumers: Consumers, taken: list[Delivery]) -> Reclaimer:
     return Reclaimer(
         consumers.world, streams, Health(blocked_limit_s=60).loop("pending", may_be_silent=True), taken.extend
     )
+
+
+async def test_a_delivery_that_was_taken_over_and_whose_first_holder_completes_is_no_error_and_no_lost_lease(
+    connect: Connect,
+) -> None:
+    """The completion settles the entry that the state names, before its taker has claimed it."""
+    async with connect(max_inline_steps=0) as a, connect() as b:
+        await a.world.start(conf_app.pair, run_id="r")
+        await a.wake()
+        delivery = await a.take("steps")
+        assert delivery is not None
+        taken: list[Delivery] = []
+
+        async def take_over() -> None:
+            taken.append(await b.redelivered(delivery))
+            b.leases.hold(taken)
+
+        conf_app.during.append(take_over)
+        await a.process(delivery)
+        assert a.raw.xpending(a.partition.steps(), GROUP)["pending"] == 0
+
+        b.seen.clear()
+        await b.process(taken[0])
+
+        assert b.claims() == ["skipped"]
+        assert b.saw(LeaseLost) == []
+        assert len(conf_app.ran) == 1
+        await a.drain()
+        assert len(conf_app.ran) == 2
+        assert (await a.world.row("r")).status == "completed"
 
 
 async def stale(consumers: Consumers) -> str:

@@ -273,7 +273,7 @@ class Consumer:
             payload=RESULT if outcome == "completed" else ERROR,
             target="steps",
             step_name="work",
-            cause="error",
+            cause="" if outcome == "completed" else "error",
             message=message(item.step_id, run=item.run_id),
         )
         return msgspec.structs.replace(done, **changes)

@@ -167,17 +167,28 @@ async def test_in_a_large_batch_only_what_was_taken_over_is_stale(a: Consumer, b
     assert [x.outcome for x in attempts] == ["stale", *["started"] * 4] * 4
 
 
-async def test_in_a_large_batch_of_outcomes_what_was_taken_over_stays_with_its_taker(a: Consumer, b: Consumer) -> None:
+@pytest.mark.parametrize("outcome", ["completed", "failed"])
+async def test_in_a_large_batch_of_outcomes_what_was_taken_over_is_settled_once_and_starts_nothing(
+    a: Consumer, b: Consumer, outcome: str
+) -> None:
+    """A usual completion settles the entry that the state names, whoever holds it by now; any other leaves it there."""
     deliveries = list((await a.dispatch(*(step(f"s{n:03}", "g1") for n in range(20)))).values())
     attempts = [await a.claim(d) for d in deliveries]
     taken = [await b.take(d) for d in deliveries[::5]]
 
-    records = await asyncio.gather(*(a.complete(x) for x in attempts))
+    records = await asyncio.gather(*(a.complete(x, outcome) for x in attempts))
 
-    assert {r.outcome for r in records} == {"completed"}
+    assert {r.outcome for r in records} == {outcome}
     assert [r.detail for r in records] == ["settled"] * 19 + ["responsible"]
-    assert [await b.holds(d) for d in taken] == [True] * 4
-    assert await a.redis.xlen(a.partition.steps()) == 5
+    assert [await b.holds(d) for d in taken] == [outcome == "failed"] * 4
+
+    before = await a.log()
+    claims = [(await b.claim(d)).claim for d in taken]
+
+    assert [(claim.outcome, claim.detail) for claim in claims] == [("skipped", "settled")] * 4
+    assert await a.log() == before
+    assert await a.redis.xlen(a.partition.steps()) == 1, "that of the last completer"
+    assert [await a.holds(d) for d in deliveries[-2:]] == [False, True]
 
 
 async def test_a_last_completer_in_a_large_batch_that_lost_its_delivery_publishes_a_wake(

@@ -1,5 +1,8 @@
--- The usual completion: the result of the first attempt, under its own token and delivery, in a run that runs, while
--- other steps of its join group are open: so that the body sees nothing.
+-- The usual completion: the result of the first attempt, under the token and the entry that its state names, in a run that
+-- runs, while other steps of its join group are open: so that the body sees nothing.
+-- It settles that entry without a look at who holds it, and is the only command that does. The state says that this attempt is
+-- the one that counts: whoever took the entry over has not claimed it, or the token were his. His claim finds the step ended
+-- and answers skipped, which is all that he could do with the entry; and so a usual item costs no XPENDING.
 local FIRST, STRIDE = 3, 14
 local now, consumer = unpack(ARGV, 1, 2)
 
