@@ -15,7 +15,7 @@
 -- @arg payload          of run_failed
 -- @arg retention        ms a finished run stays
 -- @returns buried id of the letter | stale | broken why
--- @include partition words arguments clock types counter stats run hooks delivery save retention finish letters
+-- @include partition entry_names words arguments clock types counter stats run hooks delivery save retention finish letters
 -- Fields and values of an entry that become fields of the letter, below Lua's limit for unpack; what a stranger wrote
 -- beyond them is kept in the letter's field rest, as netstrings.
 local MOST_TEXTS = 4000

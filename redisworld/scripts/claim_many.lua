@@ -11,7 +11,7 @@
 -- @returns list of: started attempt charged first_started_at at input | skipped responsible|owned|settled step | gone status
 --          | missing | stale | full age_in_ms
 --          | exhausted responsible|woken|settled | too_early ms | not_found | broken why
--- @include partition clock counter usual usual_claims words arguments types stats run steps hooks delivery entries save msgpack
+-- @include partition entry_names clock counter usual usual_claims words arguments types stats run steps hooks delivery entries save msgpack
 -- @include messages wake groups retention finish ceiling
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now, 'limit', limit, 'retention', retention)
   or foreign_key('stats', 'hash')

@@ -21,7 +21,7 @@
 -- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
 --          | diverged what | invalid what | full age_in_ms | not_found | broken why
--- @include partition clock words types retention counter pass wide usual_chunks usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
+-- @include partition entry_names clock words types retention counter pass wide usual_chunks usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
 -- @include attributes patches finish ceiling deployments items apply
 -- The inline step that this message owns has ended, and the body has gone on from it. That holds only while nothing else has
 -- been written since its start: any event may be one that the body sees first. False where something has.
@@ -130,6 +130,48 @@ local function finish_call(word, inlined)
   return {word, tostring(inlined), run.at_text}
 end
 
+-- The steps of the chunk exist: whoever passes here again must decide alike.
+local function end_chunk()
+  set_field(run, 'begun_to', consumed)
+  return finish_call('chunk', 0)
+end
+
+local function end_run(kind, code, payload)
+  if kind == 'run_cancelled' then -- the body let a requested cancellation through: its reason goes along
+    local requested = tonumber(redis.call('HGET', run.row, 'cancel_requested') or '')
+    if requested then
+      local _, reason = read_element(run, requested)
+      payload = reason
+    end
+  end
+  finish_run(run, string.sub(kind, 5), code, payload, tonumber(retention))
+  settle_if_held(stream, entry, consumer)
+  return finish_call('ended', 0)
+end
+
+-- The body has not seen yet what makes the pass go again.
+local function go_again(held)
+  if run.wake == '' and not held then publish_wake(run, 'recovery') end
+  if held and (run.wake == '' or run.wake == message) then
+    set_field(run, 'wake', message)
+    return finish_call('again', 0)
+  end
+  if held then settle(stream, entry) end
+  return finish_call('committed', 0)
+end
+
+-- The body waits: for the inline step that this message owns from now on, or for what others will tell.
+local function wait(held, starting)
+  set_field(run, 'wake', '')
+  if starting then
+    start_step(run, open_step(run, starting.id), starting.token, message, entry_name(stream, entry))
+    set_field(run, 'own:' .. message, starting.id)
+    return finish_call('committed', 1)
+  end
+  if held then settle(stream, entry) end
+  return finish_call('committed', 0)
+end
+
 if last == '1' and not ending then
   for _, item in ipairs(sealed) do
     local group = open_group(run, item.group)
@@ -142,25 +184,10 @@ if tells then
   run.woken_at = run.length
   set_field(run, 'woken_at', run.length)
 end
-if last ~= '1' then
-  set_field(run, 'begun_to', consumed) -- its steps exist: whoever passes here again must decide alike
-  return finish_call('chunk', 0)
-end
+if last ~= '1' then return end_chunk() end
 
 set_field(run, 'replayed_to', consumed)
-if ending then
-  local payload = ending.payload
-  if ending.kind == 'run_cancelled' then -- the body let a requested cancellation through: its reason goes along
-    local requested = tonumber(redis.call('HGET', run.row, 'cancel_requested') or '')
-    if requested then
-      local _, reason = read_element(run, requested)
-      payload = reason
-    end
-  end
-  finish_run(run, string.sub(ending.kind, 5), ending.code, payload, tonumber(retention))
-  settle_if_held(stream, entry, consumer)
-  return finish_call('ended', 0)
-end
+if ending then return end_run(ending.kind, ending.code, ending.payload) end
 
 local again = run.woken_at > tonumber(consumed)
 local held = holds(stream, entry, consumer)
@@ -168,20 +195,5 @@ if inline and (again or not held) then
   dispatch(run, inline, spec)
   inline = false
 end
-if again then
-  if run.wake == '' and not held then publish_wake(run, 'recovery') end
-  if held and (run.wake == '' or run.wake == message) then
-    set_field(run, 'wake', message)
-    return finish_call('again', 0)
-  end
-  if held then settle(stream, entry) end
-  return finish_call('committed', 0)
-end
-set_field(run, 'wake', '')
-if inline then
-  start_step(run, open_step(run, inline.id), inline.token, message, entry_name(stream, entry))
-  set_field(run, 'own:' .. message, inline.id)
-  return finish_call('committed', 1)
-end
-if held then settle(stream, entry) end
-return finish_call('committed', 0)
+if again then return go_again(held) end
+return wait(held, inline)

@@ -11,7 +11,7 @@
 --                       message id, stream, entry, may_replay 0|1, payload, delay in ms, target stream, step name, message
 -- @returns list of: completed|failed responsible|woken|settled | retrying retry_at | stale | skipped responsible|settled
 --          | gone status | invalid | missing | not_found | broken why
--- @include partition clock counter usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups deployments
+-- @include partition entry_names clock counter usual usual_completions words arguments types stats run steps delivery save msgpack messages wake groups deployments
 local SPEC = 1
 
 local refused = whole_items(FIRST, STRIDE) or numbers('now?', now) or foreign_key('stats', 'hash')
@@ -78,7 +78,7 @@ local function complete(i)
     return {'not_found'}
   end
   local step = open_step(run, step_id)
-  if not step then return {run.terminal and 'gone' or 'missing', run.status} end
+  if not step then return run.terminal and {'gone', run.status} or {'missing'} end
   if unreadable(run, step) then return {'broken', 'the state of this step or its join group cannot be read'} end
 
   if step.terminal then

@@ -9,7 +9,7 @@
 -- @arg item             start | waited id | step, wait, unwait, hook, dispose, attr, patch or end as in include/items.lua
 -- @returns started at | created | completed | cancelled | disposed | ended | conflict status | hook_conflict | gone status
 --          | invalid what | diverged what | full age_in_ms | not_found | broken why
--- @include partition words arguments clock types counter stats run steps delivery save msgpack messages wake groups hooks waits attributes patches retention finish
+-- @include partition entry_names words arguments clock types counter stats run steps delivery save msgpack messages wake groups hooks waits attributes patches retention finish
 -- @include ceiling deployments items wide apply
 local now, run_id, limit, retention, spec, op = unpack(ARGV, 1, 6)
 

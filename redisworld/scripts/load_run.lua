@@ -14,7 +14,7 @@
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
 -- @returns loaded fields length owned elements | settled | gone status | full age_in_ms | not_found | broken why
--- @include partition words arguments clock types counter stats run hooks delivery save msgpack retention finish ceiling
+-- @include partition entry_names words arguments clock types counter stats run hooks delivery save msgpack retention finish ceiling
 local now, consumer, run_id, message, stream, entry, from, count_most, bytes, limit, retention = unpack(ARGV)
 
 local refused = arity(11) or plain('run_id', run_id, 'message', message) or streams('stream', stream) or entries('entry', entry)

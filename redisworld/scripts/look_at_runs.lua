@@ -10,7 +10,7 @@
 -- @arg most             fields that are read in one call, about
 -- @arg items            pairs: run id, cursor of its row
 -- @returns looked, then per suspect: run what id state | busy | broken why
--- @include partition words arguments clock types counter stats run steps delivery msgpack entries living
+-- @include partition entry_names words arguments clock types counter stats run steps delivery msgpack entries living
 local consumer, ticket, most = unpack(ARGV, 1, 3)
 
 local refused = whole_items(4, 2) or numbers('ticket', ticket, 'most', most)

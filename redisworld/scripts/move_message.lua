@@ -19,7 +19,7 @@
 -- @arg delay            ms; 0 publishes at once
 -- @arg body             the message
 -- @returns moved | here | stale | broken why
--- @include partition words arguments clock types counter stats run steps delivery save messages deployments
+-- @include partition entry_names words arguments clock types counter stats run steps delivery save messages deployments
 local now, consumer, stream, entry, kind, run_id, step_id, name, spec, reason, old, id, target, wait_ms, body = unpack(ARGV)
 
 -- The words of the message are a stranger's, perhaps: what cannot be read when it is due is buried then.

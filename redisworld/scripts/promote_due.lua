@@ -65,9 +65,7 @@ for i = 1, #due, 2 do
   if kind == 'wait' then trouble = complete_wait(member, run_id, id) else trouble = publish_due(member, kind, run_id) end
   answer[#answer + 1] = trouble and {trouble, member} or string.format('%.0f', now - tonumber(due[i + 1]))
 end
-for _, run in pairs(opened) do
-  if not run.broken and not run.absent then save_run(run) end
-end
+save_runs()
 if #members > 0 then
   redis.call('ZREM', TAG .. 'delayed', unpack(members))
   redis.call('HDEL', TAG .. 'delayed:body', unpack(members))

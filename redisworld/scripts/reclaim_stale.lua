@@ -9,7 +9,7 @@
 -- @arg count            entries to take at most
 -- @arg ticket           ms the ticket is held; as long as the lease where nothing is pending
 -- @returns reclaimed cursor quiet_ms, then per entry: entry deliveries fields | busy ms | no_group | broken why
--- @include partition words arguments types counter stats delivery
+-- @include partition entry_names words arguments types counter stats delivery
 local consumer, stream, lease, cursor, limit, ticket = unpack(ARGV)
 
 local refused = arity(6) or streams('stream', stream) or entries('cursor', cursor)

@@ -9,7 +9,7 @@
 -- @arg mode             look | mend
 -- @arg items            pairs: stream without the tag, last entry in which the caller has looked for that message
 -- @returns recovered wake | stranded | lives | changed | parked | unsure | gone status | not_found | broken why
--- @include partition words arguments clock types counter stats run steps delivery msgpack messages wake letters living
+-- @include partition entry_names words arguments clock types counter stats run steps delivery msgpack messages wake letters living
 local now, run_id, wake, mode = unpack(ARGV, 1, 4)
 
 local places, refused = read_places(5)

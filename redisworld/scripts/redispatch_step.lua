@@ -13,7 +13,7 @@
 -- @arg body             the message, under the id of the step
 -- @arg items            pairs: stream without the tag, last entry in which the caller has looked for a message of the step
 -- @returns dispatched entry | stranded | lives | changed | parked | unsure | gone status | missing | not_found | broken why
--- @include partition words arguments clock types counter stats run steps delivery msgpack messages letters entries living deployments
+-- @include partition entry_names words arguments clock types counter stats run steps delivery msgpack messages letters entries living deployments
 local now, run_id, step_id, state, mode, name, target, spec, body = unpack(ARGV, 1, 9)
 
 local places, refused = read_places(10)

@@ -5,7 +5,7 @@
 -- @arg consumer         the one to remove
 -- @arg stream           without the tag
 -- @returns removed | holding | no_group | broken why
--- @include partition words arguments delivery
+-- @include partition entry_names words arguments delivery
 local consumer, stream = unpack(ARGV)
 
 local refused = arity(2) or streams('stream', stream)

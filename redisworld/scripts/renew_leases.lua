@@ -5,7 +5,7 @@
 -- @arg consumer
 -- @arg deliveries       3 arguments each: stream without the tag, entry, run, which may be a stranger's text
 -- @returns renewed, then of deliveries by their numbers from 1: lost number or cancelled number | broken why
--- @include partition words arguments delivery
+-- @include partition entry_names words arguments delivery
 local consumer = ARGV[1]
 
 local refused = whole_items(2, 3)

@@ -5,7 +5,7 @@
 -- @arg stream           without the tag
 -- @arg entry
 -- @returns settled | stale | broken why
--- @include partition words arguments delivery
+-- @include partition entry_names words arguments delivery
 local consumer, stream, entry = unpack(ARGV)
 
 local refused = arity(3) or streams('stream', stream) or entries('entry', entry)

@@ -15,7 +15,7 @@
 -- @arg count            chunks in this call
 -- @arg chunks           so many payloads
 -- @returns written | closed step | gone status | stale | invalid what | not_found | broken why
--- @include partition words arguments types run steps
+-- @include partition entry_names words arguments types run steps
 local run_id, name, step_id, attempt, token, index, length, close, count = unpack(ARGV, 1, 9)
 local FIXED, MOST_NAMES = 9, 64
 

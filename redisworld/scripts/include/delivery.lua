@@ -1,5 +1,4 @@
 -- A delivery is a stream entry pending under one consumer; only its holder may settle it (but see usual_completions).
-local GROUP = 'workers'
 local BATCH = 8 -- from so many items on, one look at all of them is cheaper than one each
 local settled = {} -- entries to acknowledge and delete, by stream: one command each for a whole batch
 local batch = {} -- set by the commands that take batches: size, first and last entry

@@ -91,3 +91,9 @@ local function save_run(run)
     redis.call('PUBLISH', TAG .. 'ended', run.id)
   end
 end
+
+local function save_runs()
+  for _, run in pairs(opened) do
+    if not run.broken and not run.absent then save_run(run) end
+  end
+end

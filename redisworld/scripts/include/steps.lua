@@ -46,20 +46,12 @@ local function save_step(run, step)
     .. step.retry_at .. '|' .. step.started)
 end
 
--- An entry id is unique in its stream only. The two usual streams are written short: a state beyond 64 bytes would
--- turn the whole row into a hash table of several times its size.
-local SHORT = {steps = '', workflows = '/w'}
-local LONG = {[''] = 'steps', ['/w'] = 'workflows'}
+local STREAMS = {[''] = 'steps', ['/w'] = 'workflows'}
 
-local function entry_name(stream, entry)
-  if entry == '' then return '' end
-  return entry .. (SHORT[stream] or '/' .. stream)
-end
-
--- The entry id and the stream of a name.
+-- The entry id and the stream of an entry's name.
 local function entry_of(name)
   local entry, rest = string.match(name, '^([^/]*)(.*)$')
-  return entry, LONG[rest] or string.sub(rest, 2)
+  return entry, STREAMS[rest] or string.sub(rest, 2)
 end
 
 -- Whether this very delivery owns an inline step; a copy of its message does not.

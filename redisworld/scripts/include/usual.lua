@@ -45,5 +45,3 @@ local function usual_runs(first, stride, fits)
   end
   return running
 end
-
-local function name_in_state(stream, entry) return stream == 'steps' and entry or entry .. '/' .. stream end

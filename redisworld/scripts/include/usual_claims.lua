@@ -19,7 +19,7 @@ local NEVER_STARTED = '^pending|0|0||||([^|]*|%d+|0|0|)0$'
 -- The entries that the consumer holds, by stream.
 local held = setmetatable({}, {__index = function(held, stream)
   local entries = {}
-  local pending = redis.pcall('XPENDING', TAG .. stream, 'workers', ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6], MOST, consumer)
+  local pending = redis.pcall('XPENDING', TAG .. stream, GROUP, ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6], MOST, consumer)
   for i = 1, #pending do entries[pending[i][1]] = true end
   held[stream] = entries
   return entries
@@ -38,7 +38,7 @@ local function start_in(run, at)
       elements[count] = 'step_started ' .. step .. ended
       fields[2 * count + 1] = 's:' .. step
       fields[2 * count + 2] = 'running|1|0|' .. token .. '|' .. (message == step and '' or message) .. '|'
-        .. name_in_state(stream, entry) .. '|' .. rest .. length + count
+        .. entry_name(stream, entry) .. '|' .. rest .. length + count
       answers[(i - FIRST) / STRIDE + 1] = answer
     end
   end

@@ -46,7 +46,7 @@ local function complete_in(run, at)
   for k, i in ipairs(run.items) do
     local step, token, stream, entry = ARGV[i + 1], ARGV[i + 2], ARGV[i + 6], ARGV[i + 7]
     -- status|attempt|uncharged|token|message|entry: the first attempt
-    local begin = 'running|1|0|' .. token .. '||' .. name_in_state(stream, entry) .. '|'
+    local begin = 'running|1|0|' .. token .. '||' .. entry_name(stream, entry) .. '|'
     local state = states[k] or ''
     local rest = sub(state, 1, #begin) == begin and sub(state, #begin + 1) or ''
     local group = match(rest, AFTER_ENTRY)
@@ -79,7 +79,7 @@ local function complete_usual(now)
   end
   for stream, entries in pairs(settled) do -- first: OOM allows these, and then all that follows
     if entries and #entries > 0 then
-      redis.call('XACK', TAG .. stream, 'workers', unpack(entries))
+      redis.call('XACK', TAG .. stream, GROUP, unpack(entries))
       redis.call('XDEL', TAG .. stream, unpack(entries))
     end
   end

@@ -6,7 +6,7 @@ do
   local DID, INLINE, END = 7, 8, 4
 
   local function holds_entry()
-    local held = redis.pcall('XPENDING', TAG .. stream, 'workers', entry, entry, 1, consumer)
+    local held = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1, consumer)
     return not held.err and held[1]
   end
 
@@ -28,12 +28,10 @@ do
       and string.find(target, '^steps%S*$')
   end
 
-  local function place() return entry .. (stream == 'steps' and '' or stream == 'workflows' and '/w' or '/' .. stream) end
-
   -- Its state, where number is that of its step_created and of the event right after that.
   local function started_state(at, number)
     local id, token = ARGV[at + 1], ARGV[at + 7]
-    return 'running|1|0|' .. token .. '|' .. (message == id and '' or message) .. '|' .. place() .. '||' .. number
+    return 'running|1|0|' .. token .. '|' .. (message == id and '' or message) .. '|' .. entry_name(stream, entry) .. '||' .. number
       .. '|0|0|' .. number + 1
   end
 
@@ -107,7 +105,7 @@ do
     redis.call('ZADD', TAG .. 'index:status:completed', read[7], run_id)
     redis.call('ZREM', TAG .. 'index:status:running', run_id)
     redis.call('ZADD', TAG .. 'expiring', at_ms + retention, run_id)
-    redis.call('XACK', TAG .. stream, 'workers', entry)
+    redis.call('XACK', TAG .. stream, GROUP, entry)
     redis.call('XDEL', TAG .. stream, entry)
     redis.call('RPUSH', log, 'step_completed ' .. step .. ' 1 ' .. decimal(then_ms) .. '\n' .. ARGV[ITEMS + 6],
       'run_completed - - ' .. at .. '\n' .. payload)

@@ -282,7 +282,7 @@ async def a_step_completed_that_nobody_has_claimed(a: Consumer, b: Consumer) -> 
     return lambda: a.complete(attempt)
 
 
-@scene("complete_many", "missing running")
+@scene("complete_many", "missing")
 async def a_missing_step_completed(a: Consumer, b: Consumer) -> Ask:
     attempt = await put_step(a, "missing")
     return lambda: a.complete(attempt)
