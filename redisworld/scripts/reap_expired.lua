@@ -7,7 +7,7 @@
 -- @arg limit            runs to delete at most
 -- @returns reaped count more | broken why: more is 1 where there may be more to do within the limit: a row is not searched
 --          to its end yet, or runs that have begun anew took the places of others
--- @include partition words arguments clock types counter stats
+-- @include partition words arguments clock types counter stats outputs
 local refused = arity(2) or numbers('now?', ARGV[1], 'limit', ARGV[2])
   or foreign_key('stats', 'hash', 'expiring', 'zset', 'index:created', 'zset', 'index:status:completed', 'zset',
   'index:status:failed', 'zset', 'index:status:cancelled', 'zset', 'delayed', 'zset', 'delayed:body', 'hash')
@@ -55,15 +55,6 @@ local function drop_delayed(run_id, reaping)
     forget_page(run_id, page[2])
   until cursor == '0'
   return true
-end
-
--- A foreign key in the place of their names lists none of ours.
-local function delete_outputs(row)
-  local names = redis.pcall('HGET', row .. ':outs', 'names')
-  if type(names) == 'string' then
-    for name in string.gmatch(names, '%S+') do redis.call('UNLINK', row .. ':out:' .. name) end
-  end
-  redis.call('UNLINK', row .. ':outs')
 end
 
 local function drop_from_listings(run_id, ...)

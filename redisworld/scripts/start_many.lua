@@ -1,14 +1,14 @@
 -- start_many: creates runs and their first messages, once per run id, each item answered on its own; a message comes now, or
--- when its run is due.
+-- when its run is due. Output streams that a run of the same id has left behind, whose row and log have gone, go.
 -- @key stats            hash: counters of the partition
--- @derived row log streams indexes delayed bodies nudge
+-- @derived row log outs outputs streams indexes delayed bodies nudge
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg items            10 arguments each: run_id, workflow (its name), deployment, pin ('@<deployment>' when messages go to
 --                       the deployment's own streams, else ''), spec (version of message and events), root (root run id),
 --                       created (payload of run_created), message (the first one, with message id 'start'), delay (ms from
 --                       now until the run starts, 0 for at once), start_at (time in ms at which it starts instead, or '')
 -- @returns list of: created created_at | conflict status workflow created_at | broken why
--- @include partition clock words types counter usual_starts arguments stats run messages
+-- @include partition clock words types counter usual_starts arguments stats run messages outputs
 local FIRST, STRIDE = 2, 10
 local now = ARGV[1]
 
@@ -28,6 +28,8 @@ local function judge(i)
   local foreign = without_row(run) or foreign_key('workflows' .. pin, 'stream', 'index:created', 'zset', 'index:status:pending', 'zset',
     'delayed', 'zset', 'delayed:body', 'hash', 'nudge', 'stream')
   if foreign then return foreign end
+  run.outputs = redis.pcall('HGET', run.row .. ':outs', 'names')
+  if type(run.outputs) == 'table' then return foreign_key('run:' .. run_id .. ':outs', 'hash') end
   run.absent, run.status, run.workflow, run.created_at = false, 'pending', workflow, run.at_text
 end
 
@@ -48,6 +50,7 @@ local function create(i)
   add('pin', pin)
   add('root', root == run_id and '' or root)
   add('start_at', due > run.at and string.format('%.0f', due) or '')
+  if run.outputs then delete_outputs(run.row) end
   redis.call('RPUSH', run.log, 'run_created - - ' .. run.at_text .. ' ' .. workflow .. '\n' .. payload)
   redis.call('HSET', run.row, unpack(row))
   created[#created + 1] = run.at_text

@@ -58,6 +58,8 @@ AS_IF_GONE = {
     ("reap_expired", "resumes"): "the keys of a run go, whatever they hold",
     ("reap_expired", "outs"): "the keys of a run go, whatever they hold",
     ("reap_expired", "outputs"): "the keys of a run go, whatever they hold",
+    ("start_many", "outputs"): "what an earlier run has left goes, whatever it holds",
+    ("start_many", "outs"): "a run that exists is handed back, whatever it has beside its row",
     ("renew_leases", "row"): "the leases of the other deliveries go on",
     **{
         (script, "resumes"): "the end of a run only lets them expire"

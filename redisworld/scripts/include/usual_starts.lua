@@ -10,7 +10,8 @@ do
       if seen[id] or ARGV[i + 8] ~= '0' or ARGV[i + 9] ~= '' or not (some_plain(id) and some_plain(workflow)
         and some_plain(root) and some_number(spec) and is_plain(deployment) and is_plain(pin)) then return end
       seen[id], streams['workflows' .. pin] = true, true
-      if redis.call('EXISTS', TAG .. 'run:' .. id, TAG .. 'run:' .. id .. ':log') > 0 then return end
+      local row = TAG .. 'run:' .. id
+      if redis.call('EXISTS', row, row .. ':log', row .. ':outs') > 0 then return end
     end
     return streams
   end

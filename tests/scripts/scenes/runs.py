@@ -57,6 +57,14 @@ async def a_run_is_started_whose_row_alone_was_deleted(a: Consumer, b: Consumer)
     return a.start
 
 
+@scene("start_many", "created", again="conflict pending")
+async def a_run_is_started_under_the_id_of_one_that_has_left_an_output_stream(a: Consumer, b: Consumer) -> Ask:
+    token = (await a.claim((await a.dispatch(step("s1")))["s1"])).item.token
+    await a.world.outputs.write(RUN, "default", [b"x"], step_id="s1", attempt=1, token=token, index=0, close=False)
+    await a.redis.delete(a.key(), a.partition.log(RUN))
+    return a.start
+
+
 # -- load_run
 
 
