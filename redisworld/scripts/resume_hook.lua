@@ -22,18 +22,27 @@ if refused then return refused end
 local run = open_run(run_id, clock(now))
 if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
-local foreign = foreign_key('stats', 'hash', 'run:' .. run_id .. ':resumes', 'hash', 'workflows' .. run.pin, 'stream')
+local foreign = foreign_key('stats', 'hash', 'run:' .. run_id .. ':resumes', 'hash', 'run:' .. run_id .. ':hooks', 'hash',
+  'workflows' .. run.pin, 'stream')
 if foreign then return foreign end
+
+-- Whether the log has the event: the hash may be all that a DEL of row and log has left of an earlier run.
+local function is_logged(known)
+  local number = string.match(known, '^%d+')
+  if not number then return true end -- a stranger's: a conflict
+  local element = redis.call('LINDEX', run.log, number - 1)
+  return string.match(element or '', '^hook_received %S+ %- %d+ (%S+)\n') == resume_id
+end
 
 local resumes = run.row .. ':resumes'
 local known = redis.call('HGET', resumes, resume_id)
-if known then -- also after the hook was disposed, or the run has ended
+if known and is_logged(known) then -- also after the hook was disposed, or the run has ended
   local number, rest = string.match(known, '^(%d+)|(.*)$')
   if rest == digest .. '|' .. token then return {'received', number} end
   return {'conflict'}
 end
 if run.terminal then return {'gone', run.status} end
-if hook_id == '' or hook_state(run, hook_id) ~= 'open' then return {'not_found'} end
+if hook_id == '' or hook_state(run, hook_id) ~= 'open' or not holds_token(run, hook_id, token) then return {'not_found'} end
 local answer
 if at_ceiling(run, limit) then
   answer = end_at_ceiling(run, retention)

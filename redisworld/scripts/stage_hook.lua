@@ -1,7 +1,8 @@
 -- stage_hook: a hook is about to claim its token: the row says so first (design section 11, hook tokens).
--- Its event is written by the pass, once the token's pointer has been asked for.
+-- Its event is written by the pass, once the token's pointer has been asked for. An earlier run of this id may have given up a
+-- hook of the same id, which nobody has released yet: the pointer is this one's now.
 -- @key stats            hash: counters of the partition
--- @derived row log hooks
+-- @derived row log hooks releases
 -- @arg now              pinned time in ms, or '' for Redis TIME
 -- @arg run_id
 -- @arg hook_id
@@ -17,11 +18,12 @@ local run = open_run(run_id, clock(now))
 if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
 if run.terminal then return {'gone', run.status} end
-local foreign = foreign_key('run:' .. run_id .. ':hooks', 'hash')
+local foreign = foreign_key('run:' .. run_id .. ':hooks', 'hash', 'releases', 'hash')
 if foreign then return foreign end
 local state = hook_state(run, hook_id)
 if state == 'claiming' and redis.call('HGET', hooks_key(run), hook_id) == token then return {'staged'} end
 if state then return {'conflict', state} end
 redis.call('HSET', run.row, 'h:' .. hook_id, 'claiming')
 redis.call('HSET', hooks_key(run), hook_id, token)
+redis.call('HDEL', TAG .. 'releases', run_id .. ' ' .. hook_id)
 return {'staged'}

@@ -68,13 +68,13 @@ class Hooks:
                 return ""
             dead = Holder(text_of(reply[1]), text_of(reply[2]))
             freed = dead.run_id == run_id and dead.hook_id in disposing
-            if not freed and await self._lives(dead):
+            if not freed and await self._lives(dead, token):
                 return dead.run_id
 
     async def find(self, token: str) -> Holder:
         """What holds a token. Raises HookNotFound when nothing living does."""
         holder = await self._pointer(token)
-        if holder is None or not await self._lives(holder):
+        if holder is None or not await self._lives(holder, token):
             raise HookNotFound(token)
         return holder
 
@@ -99,7 +99,7 @@ class Hooks:
                 continue  # the token went to another hook meanwhile
             if answer.outcome in ("gone", "full"):
                 raise RunGone(f"the run {run_id!r} of hook token {token!r} has ended", run_id=run_id)
-            if anyio.current_time() > deadline or not await self._lives(seen):
+            if anyio.current_time() > deadline or not await self._lives(seen, token):
                 break
             await anyio.sleep(_LOOK_AGAIN_S)  # a pass is between claiming the token and creating the hook
         raise HookNotFound(token)
@@ -198,13 +198,19 @@ class Hooks:
         run_id, hook_id, was = await self._world.connection.run("read_hook", call)
         return Holder(text_of(run_id), text_of(hook_id), text_of(was or b"")) if run_id and hook_id else None
 
-    async def _lives(self, holder: Holder) -> bool:
-        key = self._world.partition(holder.run_id).run(holder.run_id)
+    async def _lives(self, holder: Holder, token: str) -> bool:
+        """Whether that hook is alive and of this token: the pointer may be of an earlier run with the same ids."""
+        partition = self._world.partition(holder.run_id)
 
         async def call() -> Any:
-            return await self._world.connection.commands.hmget(key, ["status", f"h:{holder.hook_id}"])
+            pipeline = self._world.connection.commands.pipeline(transaction=False)
+            pipeline.hmget(partition.run(holder.run_id), ["status", f"h:{holder.hook_id}"])
+            pipeline.hget(partition.hooks(holder.run_id), holder.hook_id)
+            return await pipeline.execute()
 
-        status, state = await self._world.connection.run("read_hook_state", call)
+        (status, state), held = await self._world.connection.run("read_hook_state", call)
+        if held is not None and held != token.encode():
+            return False
         return status is not None and status not in _OVER and state in _LIVING
 
 

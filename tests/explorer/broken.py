@@ -285,7 +285,7 @@ BROKEN = (
     Broken(
         "a resume id that is taken twice",
         "more: step or hook queued",
-        (("resume_hook", "if known then", "if false then"),),
+        (("resume_hook", "if known and is_logged(known) then", "if false then"),),
     ),
     Broken(
         "a hook that is staged anew after it has been created",

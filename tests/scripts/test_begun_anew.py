@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import pytest
 
-from redisworld import MalformedMessage
-from tests.scripts.driver import RUN, Attempt, Consumer, step
+from redisworld import HookNotFound, MalformedMessage
+from tests.scripts.driver import RUN, Attempt, Consumer, end, step
 from tests.scripts.scenes.outputs import write
 
 pytestmark = pytest.mark.anyio
+
+TOKEN = "chat:42"
+
+
+async def hold(worker: Consumer, token: str = TOKEN, run: str = RUN) -> str:
+    """A hook of a running run, and what became of it."""
+    return (await worker.world.events.hook_created(run, "h1", token, b"\xa1m")).outcome
 
 
 async def row_goes(a: Consumer) -> None:
@@ -52,3 +59,62 @@ async def test_what_a_stranger_has_written_beside_a_row_is_not_deleted(a: Consum
         await a.start()
 
     assert await a.dump() == before
+
+
+async def test_a_resume_id_that_an_earlier_run_knew_is_new(a: Consumer) -> None:
+    """Its payload was answered as received, and reached nobody."""
+    await a.begin()
+    await hold(a)
+    await a.world.hooks.resume(TOKEN, b"\x01", resume_id="k1")
+    await row_goes(a)
+    await a.begin()
+    await hold(a)
+
+    await a.world.hooks.resume(TOKEN, b"\x01", resume_id="k1")
+
+    assert await a.kinds() == ["run_created", "run_started", "hook_created", "hook_received"]
+    await a.world.hooks.resume(TOKEN, b"\x01", resume_id="k1")
+    assert (await a.row()).log_length == 4
+
+
+async def test_a_token_of_an_earlier_run_that_is_held_again_does_not_expire(a: Consumer) -> None:
+    """The release of the earlier hook, which has the same id, let go of the pointer of an open one."""
+    await a.begin()
+    await hold(a)
+    await a.later_pass(end())
+    await row_goes(a)
+    await a.begin()
+    await hold(a)
+
+    assert await a.world.hooks.release(a.partition) == 0
+
+    assert await a.redis.pttl(a.partition.hook(TOKEN)) == -1
+    assert (await a.world.hooks.find(TOKEN)).run_id == RUN
+
+
+async def test_a_token_of_an_earlier_run_reaches_no_hook_of_another_token(a: Consumer) -> None:
+    """Hooks have the ids that they had: the payload went to a hook whose token nobody has named."""
+    for run in (RUN, "r2"):
+        await a.begin(run)
+    await hold(a, "theirs")
+    await a.later_pass(end())
+    await row_goes(a)
+    await a.begin()
+    assert await hold(a, "ours") == "created"
+
+    with pytest.raises(HookNotFound):
+        await a.world.hooks.find("theirs")
+    with pytest.raises(HookNotFound):
+        await a.world.hooks.resume("theirs", b"\x01")
+    assert "hook_received" not in await a.kinds()
+    assert await hold(a, "theirs", run="r2") == "created"
+    assert (await a.world.hooks.resume("ours", b"\x01"))[0] == RUN
+
+
+async def test_a_hook_of_which_no_token_is_known_any_more_is_reached_by_that_of_its_pointer(a: Consumer) -> None:
+    """As after a DEL of the hash of tokens."""
+    await a.begin()
+    await hold(a)
+    await a.redis.delete(a.partition.hooks(RUN))
+
+    assert (await a.world.hooks.resume(TOKEN, b"\x01"))[0] == RUN

@@ -8,6 +8,13 @@ local function hook_state(run, id)
   return run.fields['h:' .. id] or redis.call('HGET', run.row, 'h:' .. id)
 end
 
+-- Whether the hook holds this token. A pointer may be an earlier run's, which had the same id, and so had its hooks; of which
+-- token a hook is when somebody has deleted the hash, only its pointer tells.
+local function holds_token(run, id, token)
+  local held = redis.call('HGET', hooks_key(run), id)
+  return not held or held == token
+end
+
 local function release_token(run, id)
   local token = redis.call('HGET', hooks_key(run), id)
   if not token then return end
