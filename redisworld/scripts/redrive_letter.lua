@@ -33,6 +33,9 @@ if not has_letter(letter) then
 end
 if run.absent then return {'not_found'} end
 if run.terminal then return {'gone', run.status} end
+if is_of_earlier_run(run, letter) then
+  return {'broken', 'this letter is of an earlier run ' .. run_id .. ', which is gone: drop it, the run of this id has begun anew'}
+end
 target = in_place(run, target)
 local foreign = foreign_key(target, 'stream')
 if foreign then return foreign end

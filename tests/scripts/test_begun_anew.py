@@ -118,3 +118,41 @@ async def test_a_hook_of_which_no_token_is_known_any_more_is_reached_by_that_of_
     await a.redis.delete(a.partition.hooks(RUN))
 
     assert (await a.world.hooks.resume(TOKEN, b"\x01"))[0] == RUN
+
+
+async def letter_of(a: Consumer) -> str:
+    """A dead letter that holds the message of a step of the run."""
+    delivery = (await a.dispatch(step("s1")))["s1"]
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
+    return [letter.name async for letter in a.world.dead.letters()][-1]
+
+
+async def test_a_letter_of_an_earlier_run_is_not_sent_to_the_one_that_has_begun_anew(a: Consumer) -> None:
+    """Step ids are those of the earlier run: its message would have started the step with the old input."""
+    name = await letter_of(a)
+    await a.world.cancel(RUN, terminate=True)
+    await row_goes(a)
+    a.clock.advance(1)
+    await a.begin()
+    before = await a.dump()
+
+    with pytest.raises(MalformedMessage, match=f"an earlier run {RUN}, which is gone"):
+        await a.world.dead.redrive(name)
+
+    assert await a.dump() == before
+    await a.world.dead.drop(name)
+
+
+async def test_a_letter_that_its_run_waits_for_is_sent_again_whatever_the_clock_says(a: Consumer) -> None:
+    """A replica that takes over may be behind: the letter then looks older than its run."""
+    a.clock.advance(5_000)
+    await a.begin("other")
+    turn = await a.begin()
+    await a.commit(turn, step("s1"))
+    delivery = (await a.steps_delivered())["s1"]
+    a.clock.advance(-4_000)
+    await a.world.deliveries.bury(delivery, run_id=RUN, reason="unknown_name", detail="why")
+    [letter] = [letter async for letter in a.world.dead.letters()]
+    assert letter.at < (await a.row()).created_at
+
+    assert await a.world.dead.redrive(letter.name)

@@ -27,6 +27,19 @@ local function unpark(run, id)
   set_field(run, 'parked', #left > 0 and table.concat(left, ' '))
 end
 
+-- Whether a letter is older than the run, and so holds a message of an earlier one of the same id. One that the run waits for is
+-- its own, whatever the clock of a replica that took over may say.
+local function is_of_earlier_run(run, id)
+  for _, name in ipairs(parked_by(run)) do
+    if name == id then return false end
+  end
+  local fields, buried_at = redis.call('XRANGE', TAG .. 'dead', id, id)[1][2], nil
+  for i = 1, #fields, 2 do
+    if fields[i] == 'at' then buried_at = tonumber(fields[i + 1]) end
+  end
+  return buried_at ~= nil and buried_at < (tonumber(run.created_at) or 0)
+end
+
 local function has_letter(id) return #redis.call('XRANGE', TAG .. 'dead', id, id) > 0 end
 
 -- Whether one of the letters is there still: somebody may have trimmed the stream by hand.
