@@ -23,12 +23,21 @@ local function first_start(run, step)
   return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at_text
 end
 
-local function started(run, step, known)
-  if known == '1' then
-    return table.concat({'started', step.attempt, charged(step), first_start(run, step), run.at_text}, ' ')
-  end
-  local _, input = read_element(run, step.input)
-  return {'started', step.attempt, charged(step), first_start(run, step), run.at_text, input}
+-- False where the caller knows it, nil where the log does not have it: somebody has deleted that, and others have written since.
+local function input_of(run, step, known)
+  if known == '1' then return false end
+  local header, input = read_element(run, step.input)
+  if string.find(header, 'step_created ' .. step.id .. ' ', 1, true) == 1 then return input end
+end
+
+local function no_input(step)
+  return {'broken', 'the log does not have the input of step ' .. step.id .. ' where its state says'}
+end
+
+local function started(run, step, input)
+  if input == nil then return no_input(step) end
+  if input then return {'started', step.attempt, charged(step), first_start(run, step), run.at_text, input} end
+  return table.concat({'started', step.attempt, charged(step), first_start(run, step), run.at_text}, ' ')
 end
 
 -- The step runs: whether somebody else may be running it. The caller holds its own delivery. Another entry of the
@@ -39,11 +48,11 @@ local function held_elsewhere(step, message, name)
 end
 
 local function exhaust(run, step, name, allowed, message, may_take)
-  local _, last = '', ''
-  if step.error ~= '0' then _, last = read_element(run, step.error) end
+  local header, last = '', ''
+  if step.error ~= '0' then header, last = read_element(run, step.error) end
   local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'),
     pack_text('step ' .. name .. ' has used up its ' .. allowed .. ' attempts without reporting an outcome')}
-  if last ~= '' then
+  if last ~= '' and string.find(header, 'step_retrying ' .. step.id .. ' ', 1, true) == 1 then
     error[#error + 1] = pack_text('cause')
     error[#error + 1] = last
   end
@@ -95,7 +104,7 @@ local function claim(i)
     return {'stale'}
   end
   if not step and mode ~= 'ensure' then return {'missing'} end
-  if step and step.status == 'running' and step.token == token then return started(run, step, known) end
+  if step and step.status == 'running' and step.token == token then return started(run, step, input_of(run, step, known)) end
   if at_ceiling(run, limit) then
     local answer = end_at_ceiling(run, retention)
     if answer[1] == 'full' then settle_if_held(stream, entry, consumer) end
@@ -121,8 +130,10 @@ local function claim(i)
   end
   local wait_ms = step.retry_at == '0' and 0 or tonumber(step.retry_at) - now
   if wait_ms > 0 then return {'too_early', string.format('%.0f', wait_ms)} end
+  local input = input_of(run, step, known)
+  if input == nil then return no_input(step) end
   start_step(run, step, token, message, name_of_entry)
-  return started(run, step, known)
+  return started(run, step, input)
 end
 
 batch.size, batch.first, batch.last = (#ARGV - FIRST + 1) / STRIDE, ARGV[FIRST + 5], ARGV[#ARGV - STRIDE + 6]

@@ -156,3 +156,19 @@ async def test_a_letter_that_its_run_waits_for_is_sent_again_whatever_the_clock_
     assert letter.at < (await a.row()).created_at
 
     assert await a.world.dead.redrive(letter.name)
+
+
+async def test_a_step_whose_input_is_not_where_its_state_says_does_not_start_with_another(a: Consumer) -> None:
+    """Somebody has deleted the log of a running run: what is written then stands where the input stood."""
+    turn = await a.begin()
+    await a.commit(turn, step("s1"))
+    delivery = (await a.steps_delivered())["s1"]
+    await a.redis.delete(a.partition.log(RUN))
+    for number in range(4):
+        await a.world.events.attr_set(RUN, {"a": str(number)})
+    before = await a.written()
+
+    answer = await a.claim(delivery)
+
+    assert (answer.outcome, "the log does not have the input of step s1" in answer.claim.detail) == ("broken", True)
+    assert await a.written() == before
