@@ -14,6 +14,7 @@ import msgspec
 
 from redisworld import events, messages
 from redisworld.errors import MalformedMessage, RunNotFound
+from redisworld.events import EventKind
 from redisworld.keys import Partition
 from redisworld.runs import Status, Step
 from redisworld.settings import SPEC_VERSION
@@ -130,9 +131,9 @@ class Recovering:
         except RunNotFound:
             return Answer("not_found")
         created = await world.log(row.run_id, Step.parse(suspect.state).input_event - 1, 1)
-        if not created:
+        event = events.parse(created[0]) if created else None
+        if event is None or event.kind is not EventKind.STEP_CREATED or event.id != suspect.id:
             raise MalformedMessage(f"the log of run {row.run_id!r} does not have its step {suspect.id!r}")
-        event = events.parse(created[0])
         queue = queue_of(event.detail) if mode == "mend" else None
         message = step_message(
             world,

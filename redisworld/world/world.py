@@ -233,7 +233,8 @@ class World:
         A workflow's own parameter ``run_id``, ``delay`` or ``at`` is given by position: by name these mean the run.
 
         Raises InvalidArguments, InvalidValue, InvalidInput for a bad run id or time and for what is no workflow,
-        RunConflict when the id belongs to another workflow, RedisUnavailable.
+        RunConflict when the id belongs to another workflow, MalformedMessage where Redis holds something else under it,
+        RedisUnavailable.
         """
         _check_startable(workflow)
         for name, given in (("run_id", run_id), ("delay", delay), ("at", at)):

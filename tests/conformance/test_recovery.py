@@ -324,14 +324,19 @@ async def test_more_suspects_than_are_remembered_are_all_recovered(
         assert await ticks(recovery(consumers), 24) == 30
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [lambda raw, log: raw.ltrim(log, 0, 0), lambda raw, log: raw.lset(log, -1, raw.lindex(log, 0))],
+    ids=["a log that is cut", "another event in the place of the step"],
+)
 async def test_a_run_that_cannot_be_read_holds_up_no_other(
-    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture
+    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture, damage: Callable[[redis.Redis, str], object]
 ) -> None:
     async with connect(max_inline_steps=0) as consumers:
         for run_id in ("broken", "whole"):
             await consumers.world.start(conf_app.chain, 1, run_id=run_id)
             await consumers.wake()
-        raw.ltrim(consumers.partition.log("broken"), 0, 0)
+        damage(raw, consumers.partition.log("broken"))
         delete_all(raw, consumers.partition.steps())
 
         assert await ticks(recovery(consumers)) == 1
