@@ -1,7 +1,7 @@
 """What can a consumer do with the deliveries it holds: claim, complete, load, commit, hand back?
 
-Each method calls one script, which first checks that the delivery is still this consumer's, or, for the end of an attempt,
-that its token is the step's; any may be repeated.
+Each method calls one script, which first checks that the delivery is still this consumer's, or, for the end of an
+attempt, that its token is the step's; any may be repeated.
 """
 
 from __future__ import annotations
