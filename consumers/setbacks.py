@@ -36,10 +36,17 @@ async def nothing_to_load(world: World, job: Job, loaded: Loaded) -> None:
 
 
 async def create_again(world: World, job: Job) -> None:
-    """The start message outlived its run: it carries all that is needed to create it."""
+    """The start message outlived its run: it carries all that is needed to create it.
+
+    One that is too old does not: its run may have been cancelled before any worker came.
+    """
     message = job.message
     if isinstance(message, WorkflowMessage) and message.run_input is not None:
         given = message.run_input
+        if world.outlived(message.first_refused_at or job.delivery.published_at):
+            detail = f"there is no run {job.run_id!r}, and a start that long ago may have been cancelled since"
+            await refuse(world, job.delivery, message, reason="not_found", detail=detail)
+            return
         await world.create_run(
             job.run_id,
             message.workflow_name,

@@ -74,6 +74,8 @@ class StepConsumer:
 
     def _take(self, delivery: Delivery, message: StepMessage, context: RunContext) -> Taken:
         step = self._app.steps[message.step_name]
+        # of a message that has outlived its run, the log of the run that has its id now knows the input
+        data = None if self._world.outlived(delivery.published_at) else message.step_input
         item = ClaimItem(
             run_id=message.run_id,
             step_id=message.step_id,
@@ -83,9 +85,9 @@ class StepConsumer:
             attempts_allowed=step.max_attempts,
             may_replay=self._orchestrator.may_replay(message.workflow_name, context.deployment_id),
             step_name=message.step_name,
-            input=message.step_input,
+            input=data,
             # a redelivery ensures at once; a first delivery only when the bare claim says missing
-            ensure=message.step_input is not None and (message.deliveries > 1 or delivery.deliveries > 1),
+            ensure=data is not None and (message.deliveries > 1 or delivery.deliveries > 1),
         )
         return Taken(delivery, message, step, context, item)
 
@@ -105,7 +107,7 @@ class StepConsumer:
         """Run the body if the claim lets it; None where that has ended the delivery."""
         delivery, message, item = taken.delivery, taken.message, taken.item
         if claim.outcome != "started":
-            if claim.outcome == "missing" and message.step_input is not None and not item.ensure:
+            if claim.outcome == "missing" and item.input is not None and not item.ensure:
                 claim = await self._world.deliveries.claim(msgspec.structs.replace(item, ensure=True))
             observe(StepClaimed(claim.outcome, (_id(message),)))
             if claim.outcome != "started":
@@ -121,7 +123,7 @@ class StepConsumer:
                 attempt=claim.attempt,
                 charged=claim.charged,
                 first_started_at=claim.first_started_at,
-                input=message.step_input if message.step_input is not None else claim.input or b"",
+                input=item.input if item.input is not None else claim.input or b"",
                 delivery=delivery,
                 message_id=message.message_id,
                 context=taken.context,

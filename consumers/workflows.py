@@ -82,7 +82,8 @@ class Orchestrator:
         """Process a wake to its end: settled, moved or buried."""
         if (job := await self._job(delivery, message, message.reason)) is None:
             return
-        given = message.run_input if message.deliveries == 1 and delivery.deliveries == 1 else None
+        sure = message.deliveries == 1 and delivery.deliveries == 1 and not self._world.outlived(delivery.published_at)
+        given = message.run_input if sure else None
         if given is not None and not self._world.serves(given.deployment_id):
             if not await self._deployment_fits(job, given.deployment_id):
                 return

@@ -176,6 +176,10 @@ class World:
         """Redis time by this process's monotonic clock, read once at connect: no skew, only drift."""
         return int(self.clock() or clock.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
 
+    def outlived(self, published_at: int) -> bool:
+        """Whether a message is so old that its run may have ended and gone: its id may be that of another one now."""
+        return self.now_ms() - published_at > self.cancelled_ms
+
     async def call(
         self,
         name: str,

@@ -511,3 +511,58 @@ async def test_an_idle_tick_is_two_commands(connect: Connect, raw: redis.Redis, 
         with monitored(redis_url) as calls:
             await ticks(loop, 2)
     assert calls() == ["ZSCAN", "look_at_runs", "ZSCAN"]
+
+
+async def test_a_start_whose_run_was_lost_creates_it_again(connect: Connect, raw: redis.Redis) -> None:
+    async with connect() as consumers:
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        raw.delete(consumers.partition.run("r"), consumers.partition.log("r"))
+
+        await consumers.drain()
+        assert (await consumers.world.row("r")).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("retention_ms", [0, 60_000])
+async def test_a_run_that_was_cancelled_before_a_worker_came_is_not_started_once_it_has_gone(
+    connect: Connect, raw: redis.Redis, retention_ms: int
+) -> None:
+    async with connect(retention_ms=retention_ms) as consumers:
+        await consumers.world.start(conf_app.chain, 1, run_id="r")
+        await consumers.world.cancel("r", terminate=True)
+        later = consumers.world.now_ms() + 120_000
+        consumers.world.clock = lambda: later
+        assert await consumers.world.upkeep.reap(consumers.partition, 10) == 1
+        assert not raw.exists(consumers.partition.run("r"))
+
+        await consumers.wake()
+        assert not raw.exists(consumers.partition.run("r"))
+        assert consumers.saw(MessageMoved) == [MessageMoved("workflow", "not_found")]
+        assert conf_app.ran == []
+
+        [(due, _)] = consumers.delayed()
+        consumers.world.clock = lambda: due
+        await consumers.world.upkeep.promote(consumers.partition)
+        await consumers.wake()
+        assert not raw.exists(consumers.partition.run("r"))
+
+
+@pytest.mark.parametrize("stale", ["start", "step"])
+async def test_a_run_under_the_id_of_one_that_has_gone_is_not_given_what_messages_of_that_one_say(
+    connect: Connect, stale: str
+) -> None:
+    async with connect(retention_ms=60_000, max_inline_steps=0) as consumers:
+        world = consumers.world
+        await world.start(conf_app.one, "double", 1, run_id="r")
+        if stale == "step":
+            await consumers.wake()
+        await world.cancel("r", terminate=True)
+        later = world.now_ms() + 120_000
+        world.clock = lambda: later
+        assert await world.upkeep.reap(consumers.partition, 10) == 1
+        run = await world.start(conf_app.one, "double", 20, run_id="r")
+        if stale == "step":  # that of the new run comes second
+            await consumers.wake()
+
+        await consumers.drain()
+        assert await run.result(timeout=5) == 40
+        assert [value for _, value, _ in conf_app.ran] == [20]
