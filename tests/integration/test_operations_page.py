@@ -48,7 +48,12 @@ def test_each_command_shows_in_its_situation_what_the_page_says(
 
     with _situation(server, heading):
         for command in SECTIONS[heading]:
-            assert shape(_output(command)) == shape(command.output), command.line
+            assert shape(_any_consumers(_output(command))) == shape(_any_consumers(command.output)), command.line
+
+
+def _any_consumers(output: str) -> str:
+    """Without how many consumers a stream has: Redis 7.2 and later count those that have read nothing yet, too."""
+    return re.sub(r"^((?:steps|workflows)\S*(?: +\S+){5} +)\d+$", r"\1some", output, flags=re.MULTILINE)
 
 
 @contextlib.contextmanager
