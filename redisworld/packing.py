@@ -39,7 +39,7 @@ _encode = _encoder.encode
 Place: TypeAlias = "str | tuple[Place, str, object]"
 """Where a value stands: a name, or the place around it, a pattern and what to fill in. Made text for an error only."""
 
-ITEM, KEY = "[{!r:.60}]", " key {!r:.60}"
+ITEM, KEY, FIELD = "[{}]", " key {}", ".{}"
 
 
 def pack(value: Any, where: Place, *, named: bool = False, depth: int = 0) -> Any:
@@ -77,9 +77,17 @@ def shown(where: Place) -> str:
     parts: list[str] = []
     while not isinstance(where, str):
         where, pattern, item = where
-        parts.append(pattern.format(item))
+        parts.append(pattern.format(item if pattern is FIELD else in_short(item)))
     path = "".join(reversed(parts))
     return where + (path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}…{path[-_SHOWN // 2 :]}")
+
+
+def in_short(value: object, longest: int = 60) -> str:
+    """The value as Python writes it, cut to ``longest``; Python itself does not write a number of 5,000 digits."""
+    try:
+        return f"{value!r:.{longest}}"
+    except Exception as error:
+        return f"<{_type_name(type(value))} that cannot be shown: {error!r:.{longest}}>"
 
 
 def unpack(data: bytes | memoryview) -> Any:

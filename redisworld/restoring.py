@@ -13,7 +13,7 @@ import msgspec
 
 from redisworld.contents import contents_of, is_named, is_pydantic
 from redisworld.errors import InvalidValue
-from redisworld.packing import ITEM, KEY, Place, pack, shown
+from redisworld.packing import FIELD, ITEM, KEY, Place, in_short, pack, shown
 
 
 def names_a_type(annotation: Any) -> bool:
@@ -57,7 +57,7 @@ def difference(sent: Any, received: Any, where: Place) -> str | None:
     if is_named(type(sent)):
         parts = contents_of(received).parts
         return _first_difference(
-            (value, parts.get(name), (where, ".{}", name)) for name, value in contents_of(sent).parts.items()
+            (value, parts.get(name), (where, FIELD, name)) for name, value in contents_of(sent).parts.items()
         )
     if not isinstance(sent, (dict, list, tuple, set, frozenset)):
         # As they are stored, NaN is NaN and 0.0 is not -0.0; a signaling NaN cannot even be compared.
@@ -85,7 +85,7 @@ def _first_difference(pairs: Iterable[tuple[Any, Any, Place]]) -> str | None:
 
 
 def _changed(sent: Any, received: Any, where: Place) -> str:
-    return f"{shown(where)}: {sent!r:.80} would come back as {received!r:.80}"
+    return f"{shown(where)}: {in_short(sent)} would come back as {in_short(received)}"
 
 
 def _restore_custom(wanted: Any, value: Any) -> Any:

@@ -16,12 +16,16 @@ def plain(value: Any) -> Any:
     """The value in JSON's words; what JSON has no word for becomes a readable text."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, int):
+        return _number(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+        named = {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+        # 1 and "1" are two keys, of which JSON would keep one.
+        return named if len(named) == len(value) else [[plain(key), plain(item)] for key, item in value.items()]
     if is_named(type(value)):
         return {name: plain(part) for name, part in contents_of(value).parts.items()}
     if isinstance(value, (list, tuple)):
@@ -31,6 +35,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, (date, time)):
         return value.isoformat()
     return str(value)
+
+
+def _number(value: int) -> int | str:
+    """In hexadecimal where it has more digits than Python writes (``sys.get_int_max_str_digits``)."""
+    try:
+        str(value)
+    except ValueError:
+        return hex(value)
+    return value
 
 
 def as_json(value: Any) -> str:

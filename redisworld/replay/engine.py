@@ -13,6 +13,7 @@ from redisworld import failures, values
 from redisworld.errors import ForbiddenInWorkflow, InvalidInput, RedisworldError, ReplayDivergence
 from redisworld.events import Event, EventKind, parse
 from redisworld.metadata import WorkflowInfo, current_workflow
+from redisworld.packing import in_short
 from redisworld.replay.attributes import AskedAttributes
 from redisworld.replay.body import Body
 from redisworld.replay.commands import (
@@ -318,7 +319,7 @@ _number: Final = attrgetter("number")
 def shown(data: bytes) -> str:
     """A payload for people."""
     try:
-        return f"{values.decode(data)!r:.200}"
+        return in_short(values.decode(data), 200)
     except RedisworldError:
         return f"{data!r:.200}"
 

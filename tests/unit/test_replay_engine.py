@@ -462,6 +462,17 @@ def test_a_log_of_other_code_is_divergence_naming_both_sides(body: Any, kind: Ev
         instance.deliver(event(kind, id, "charge"))
 
 
+def test_a_divergence_in_numbers_that_python_does_not_write_is_still_one() -> None:
+    async def body() -> None:
+        await work(10**5000)
+
+    instance, id = started(body)
+    logged = Event(EventKind.STEP_CREATED, id, 0, START, "work", values.encode({"args": [10**6000]}))
+
+    with pytest.raises(ReplayDivergence, match=r"arguments <dict that cannot be shown.* asked for it with <dict"):
+        instance.deliver(logged)
+
+
 @pytest.mark.parametrize(
     "kind", [EventKind.STEP_CREATED, EventKind.STEP_COMPLETED, EventKind.STEP_FAILED, EventKind.WAIT_COMPLETED]
 )

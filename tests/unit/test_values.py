@@ -393,6 +393,17 @@ def test_what_the_code_of_a_class_raises_is_a_refusal(value: Any, annotation: An
         assert decode(encode([Hostile(1)], type=annotation), annotation)[0].n == 1
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("key", [10**5000, Unspeakable()], ids=("digits", "repr"))
+def test_a_place_that_python_cannot_write_is_no_error_of_its_own(key: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"cannot be shown.*would not come back"):
+        encode({key: object()})
+
+
 def test_without_the_annotation_a_set_of_named_types_is_read_as_their_contents() -> None:
     data = encode({Point(1.0)}, type=set[Point])
     keys = encode({Point(1.0): "v"}, type=dict[Point, str])
