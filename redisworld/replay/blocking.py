@@ -10,6 +10,8 @@ import select
 import signal
 import socket
 import sys
+import sysconfig
+import tempfile
 import threading
 import time
 from asyncio import events
@@ -63,7 +65,7 @@ EVENTS: Final = {name: _SHOWN.get(name, name.partition("/")[0]) for name in (*_F
 def audit(event: str, args: tuple[Any, ...]) -> None:
     """Raise ForbiddenInWorkflow when a body's own code causes the event."""
     if event in EVENTS and type(events._get_running_loop()) is ReplayLoop and acting_body() is not None:
-        if event == "open" and _is_time_zone(args):
+        if event == "open" and _is_data_of_installation(args):
             return
         raise refusal(_call(event, args))
 
@@ -81,6 +83,8 @@ def install_waits(replaced: Replaced) -> None:
         replace(module, {"new_event_loop": loops}, replaced)
     _refuse(select, ("select",), replaced)
     _refuse(signal, ("pause", "sigwait", "sigwaitinfo", "sigtimedwait", "alarm", "setitimer", "signal"), replaced)
+    # The first call of a process tries out directories by writing files; later ones only tell what it found.
+    _refuse(tempfile, ("gettempdir", "gettempdirb", "mktemp"), replaced)
     _refuse(os, ("wait", "wait3", "wait4", "waitpid", "waitid", "mkfifo", "mknod"), replaced)
     if sys.version_info < (3, 12):
         starts = stand_in(threading, "_start_new_thread", refused("starting a thread"))
@@ -114,11 +118,16 @@ def _refuse_method(kind: type, name: str, what: str) -> None:
     setattr(kind, name, method)
 
 
-def _is_time_zone(args: tuple[Any, ...]) -> bool:
-    # zoneinfo reads its data in C, on first use, so there is no frame to know it by.
+def _is_data_of_installation(args: tuple[Any, ...]) -> bool:
+    # Time zones, and what installed packages read on first use and keep: as stable as their code. Refused, it would
+    # be refused only to the first body of a process that asks for it. zoneinfo reads in C, so no frame tells of it.
     path, mode = args[:2]
-    paths = getattr(sys.modules.get("zoneinfo"), "TZPATH", ())
-    return mode == "r" and isinstance(path, str) and any(path.startswith(f"{root}/") for root in paths)
+    roots = (*_INSTALLED, *getattr(sys.modules.get("zoneinfo"), "TZPATH", ()))
+    return mode == "r" and isinstance(path, str) and any(path.startswith(f"{root}{os.sep}") for root in roots)
+
+
+_INSTALLED: Final = frozenset(map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")))
+"""Directories of the standard library and of installed packages."""
 
 
 def _call(event: str, args: tuple[Any, ...]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
+import json
 import logging
 import logging.handlers
 import os
@@ -19,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -52,6 +54,17 @@ async def catches() -> str:
     except Exception as error:
         return type(error).__name__
     return "not refused"
+
+
+@wf.workflow
+async def asks_for_the_temporary_directory() -> list[str]:
+    refused = []
+    for ask in (tempfile.gettempdir, tempfile.mktemp, tempfile.TemporaryDirectory):
+        try:
+            ask()
+        except Exception as error:
+            refused.append(type(error).__name__)
+    return refused
 
 
 @wf.workflow
@@ -153,6 +166,22 @@ def test_an_import_in_a_body_works_and_takes_nothing_from_the_run(
     assert first == again
     assert before <= sys.modules["greedy_library"].at
     assert first[-1] == repr(START / 1_000)
+
+
+@pytest.mark.parametrize("module", [json, pytest], ids=("standard library", "installed"))
+def test_what_a_package_brings_along_can_be_read_at_any_time(module: ModuleType) -> None:
+    # It is read on first use and kept, so a refusal would depend on what this process has done before.
+    assert Driver(reads, module.__file__).run() == Path(str(module.__file__)).read_text()
+
+
+def test_the_place_of_temporary_files_is_refused_also_where_the_process_knows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = Driver(asks_for_the_temporary_directory).run()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    unknown = Driver(asks_for_the_temporary_directory).run()
+
+    assert known == unknown == ["ForbiddenInWorkflow"] * 3
 
 
 def test_logging_and_print_work_in_a_body(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
