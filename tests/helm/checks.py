@@ -11,6 +11,7 @@ from tests.helm.rendering import Document, containers, environment, of_kind, pod
 from tests.integration.cli_process import command
 
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+SERVICE_NAME = "[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 ENDPOINTS = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
 
 
@@ -73,7 +74,9 @@ def probes(documents: list[Document]) -> Iterator[str]:
             continue  # a command that ends by itself
         named = {port["name"]: port["containerPort"] for port in spec["ports"]}
         for probe in PROBES:
-            asks = spec[probe]["httpGet"]
+            asks = spec.get(probe, {}).get("httpGet")
+            if asks is None:
+                continue  # left out, or of another kind
             port = named.get(asks["port"], asks["port"])
             if str(port) != port_told:
                 yield f"{name}: {probe} asks port {asks['port']}, and {port_told} is served"
@@ -138,7 +141,43 @@ def references(documents: list[Document]) -> Iterator[str]:
                     yield f"{name}: there is no volume {mount['name']}"
 
 
-ALL = (restricted, replicas, probes, drains, program, references)
+def accepted(documents: list[Document]) -> Iterator[str]:
+    """What a cluster refuses though its schema allows it: names, what is there twice, what excludes each other."""
+    for document in documents:
+        at = f"{document['kind']} {document['metadata']['name']}"
+        if document["kind"] == "Service" and not re.fullmatch(SERVICE_NAME, document["metadata"]["name"]):
+            yield f"{at}: no name of a Service"
+        for metadata in _metadata(document):
+            for key, value in [*metadata.get("labels", {}).items(), *metadata.get("annotations", {}).items()]:
+                if not isinstance(value, str):
+                    yield f"{at}: {key} is {value!r}, no text"
+        strategy = document.get("spec", {}).get("strategy", {})
+        if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate"):
+            yield f"{at}: rollingUpdate beside Recreate"
+    for name, pod in pods(documents):
+        inside = [*pod.get("initContainers", []), *pod["containers"]]
+        yield from _twice(f"{name}: volume", [volume["name"] for volume in pod.get("volumes", [])])
+        yield from _twice(f"{name}: container", [container["name"] for container in inside])
+        for container in inside:
+            at = f"{name}/{container['name']}"
+            yield from _twice(f"{at}: variable", [variable["name"] for variable in container.get("env", [])])
+            yield from _twice(f"{at}: mount", [mount["mountPath"] for mount in container.get("volumeMounts", [])])
+            for probe in PROBES:
+                if len(container.get(probe, {}).keys() & {"httpGet", "tcpSocket", "exec", "grpc"}) > 1:
+                    yield f"{at}: {probe} of two kinds"
+
+
+def _metadata(document: Document) -> Iterator[Document]:
+    yield document["metadata"]
+    if document["kind"] in ("Deployment", "StatefulSet"):
+        yield document["spec"]["template"]["metadata"]
+
+
+def _twice(what: str, names: list[str]) -> Iterator[str]:
+    yield from (f"{what} {name} twice" for name in dict.fromkeys(names) if names.count(name) > 1)
+
+
+ALL = (restricted, replicas, probes, drains, program, references, accepted)
 
 
 def problems(documents: list[Document]) -> list[str]:

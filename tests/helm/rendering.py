@@ -24,6 +24,15 @@ LEAST = {"image": {"repository": "registry.example.com/team/app", "tag": "v1"}, 
 """Values that suffice."""
 
 
+class Once(yaml.SafeLoader):
+    """Reads YAML as a cluster does: a key that stands twice in a map is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"a key stands twice at line {node.start_mark.line}: {keys}"
+        return super().construct_mapping(node, deep)
+
+
 class Refused(Exception):
     """helm's answer to values it does not take."""
 
@@ -47,11 +56,12 @@ def render(
     file: Path | None = None,
     version: str = VERSIONS[0],
     chart: Path = CHART,
+    release: str = RELEASE,
 ) -> list[Document]:
     """The documents that a release consists of. Raises Refused."""
     files = [] if file is None else ["--values", str(file)]
-    text = helm(version, "template", RELEASE, str(chart), "--namespace", NAMESPACE, *files, *more, values=values)
-    return [document for document in yaml.safe_load_all(text) if document]
+    text = helm(version, "template", release, str(chart), "--namespace", NAMESPACE, *files, *more, values=values)
+    return [document for document in yaml.load_all(text, Once) if document]
 
 
 def merged(*values: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,13 @@ NAMED: Schema = {"type": "array", "items": {"type": ["string", "object"]}}
 COUNT_OR_SHARE: Schema = {"type": ["integer", "string", "null"], "pattern": "^[0-9]+%$", "minimum": 0}
 QUEUES: Schema = {"type": "array", "items": {"type": "string", "pattern": "^[^{}:@|, \\t\\n]+$"}}
 PORTS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
+NAME: Schema = {"type": "string", "pattern": "^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$"}
+QUANTITY: Schema = {"type": "string", "pattern": "^([0-9.]+([EPTGMk]i?|Ki|m)?)?$"}
+SPAN: Schema = {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}
+VARIABLES: Schema = {
+    "type": "array",
+    "items": {"type": "object", "required": ["name"], "properties": {"name": TEXT, "value": TEXT}},
+}
 PLAIN_WORD: Schema = {"type": "string", "pattern": "^[^{}:@| \\t\\n]*$"}
 
 
@@ -59,7 +66,9 @@ def refused(reason: str) -> Schema:
     return {"const": reason}
 
 
-IMAGE = {"registry": TEXT, "repository": TEXT, "tag": {"type": "string", "pattern": "^[A-Za-z0-9_.-]*$"}}
+REGISTRY: Schema = {"type": "string", "pattern": "^([^ @]*[^ @/])?$"}
+REPOSITORY: Schema = {"type": "string", "pattern": "^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._/-]*$"}
+IMAGE = {"registry": REGISTRY, "repository": REPOSITORY, "tag": {"type": "string", "pattern": "^[A-Za-z0-9_.-]*$"}}
 IMAGE |= {"pullPolicy": one_of("Always", "IfNotPresent", "Never")}
 OWN_IMAGE = closed(**IMAGE, digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"})
 
@@ -73,10 +82,12 @@ POD = {
     "settings": closed(**dict.fromkeys(sorted(set(Settings.__struct_fields__) - OF_THE_CHART), SETTING)),
     **dict.fromkeys(["resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "podSecurityContext",
                      "securityContext", "updateStrategy", "affinity", "dnsConfig"], MAP),
-    **dict.fromkeys(["extraEnv", "extraEnvFrom", "extraVolumes", "extraVolumeMounts", "extraInitContainers",
+    "extraEnv": VARIABLES,
+    **dict.fromkeys(["extraEnvFrom", "extraVolumes", "extraVolumeMounts", "extraInitContainers",
                      "extraContainers", "tolerations", "topologySpreadConstraints", "hostAliases"], OBJECTS),
     **dict.fromkeys(["podAnnotations", "podLabels", "deploymentAnnotations", "nodeSelector"], TEXTS),
-    **dict.fromkeys(["tmpSizeLimit", "priorityClassName", "runtimeClassName", "dnsPolicy"], TEXT),
+    "tmpSizeLimit": QUANTITY,
+    **dict.fromkeys(["priorityClassName", "runtimeClassName", "dnsPolicy"], TEXT),
     "revisionHistoryLimit": whole(0),
     "antiAffinity": one_of("none", "soft", "hard"),
 }  # fmt: skip
@@ -120,7 +131,7 @@ POOL = closed(**POD, app=TEXT, image=OWN_IMAGE, replicas=whole(0), autoscaling=A
 ADDRESSES = {"type": "array", "items": {"type": "string", "pattern": "^[^:,/@ ]+:[0-9]+$"}}
 
 REDIS = closed(
-    url={"type": "string", "pattern": "^(rediss?://.+)?$"},
+    url={"type": "string", "pattern": "^(rediss?://\\S+)?$"},
     **dict.fromkeys(["username", "password", "existingSecret"], TEXT),
     **dict.fromkeys(["existingSecretUsernameKey", "existingSecretUrlKey"], TEXT),
     existingSecretPasswordKey={"type": "string", "minLength": 1},
@@ -137,7 +148,7 @@ REDIS = closed(
     trial=closed(
         enabled=SWITCH,
         image=closed(**IMAGE),
-        storage=TEXT,
+        storage=QUANTITY,
         storageClassName=TEXT,
         resources=MAP,
     ),
@@ -148,8 +159,8 @@ MONITOR = closed(
     labels=TEXTS,
     annotations=TEXTS,
     namespace=TEXT,
-    interval=TEXT,
-    scrapeTimeout=TEXT,
+    interval=SPAN,
+    scrapeTimeout=SPAN,
     honorLabels=SWITCH,
     relabelings=OBJECTS,
     metricRelabelings=OBJECTS,
@@ -159,8 +170,10 @@ MONITOR = closed(
 def schema() -> Schema:
     """The whole schema."""
     values = closed(
-        **dict.fromkeys(["nameOverride", "fullnameOverride", "namespaceOverride", "app"], TEXT),
-        **{"global": {"type": "object", "properties": {"imageRegistry": TEXT, "imagePullSecrets": NAMED}}},
+        enabled=SWITCH,
+        **dict.fromkeys(["nameOverride", "fullnameOverride"], NAME),
+        **dict.fromkeys(["namespaceOverride", "app"], TEXT),
+        **{"global": {"type": "object", "properties": {"imageRegistry": REGISTRY, "imagePullSecrets": NAMED}}},
         commonLabels=TEXTS,
         commonAnnotations=TEXTS,
         image=OWN_IMAGE,

@@ -27,36 +27,32 @@
 
 {{/* Never a version among these: a selector cannot be changed. Takes (dict "root" $ "component" … "pool" …). */}}
 {{- define "redisworld.selector" -}}
-app.kubernetes.io/name: {{ include "redisworld.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "redisworld.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- with .component }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- with .pool }}
-redisworld/pool: {{ . }}
+redisworld/pool: {{ . | quote }}
 {{- end }}
 {{- end }}
 
+{{/* The chart's labels, commonLabels, and the object's own "labels"; the later win, for no key may stand there twice. */}}
 {{- define "redisworld.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "redisworld.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: redisworld
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $ours := dict "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/part-of" "redisworld" -}}
+{{- $_ := set $ours "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- $_ := set $ours "helm.sh/chart" $chart -}}
+{{- $selector := include "redisworld.selector" . | fromYaml -}}
+{{- mergeOverwrite $ours $selector .root.Values.commonLabels (.labels | default dict) | toYaml -}}
 {{- end }}
 
 {{/* metadata of an object. Also takes "name", and optionally "namespace", "labels", "annotations". */}}
 {{- define "redisworld.metadata" -}}
-name: {{ .name }}
-namespace: {{ default (include "redisworld.namespace" .root) .namespace }}
+name: {{ .name | quote }}
+namespace: {{ default (include "redisworld.namespace" .root) .namespace | quote }}
 labels:
   {{- include "redisworld.labels" . | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}

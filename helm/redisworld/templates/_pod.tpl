@@ -73,7 +73,12 @@ ports:
 {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" }}
 {{- with get $pod $probe }}
 {{ $probe }}:
-  {{- toYaml . | replace "port: metrics" (printf "port: %s" $port) | nindent 2 }}
+  {{- $asked := . }}
+  {{- /* Values are laid over the defaults, so a probe of another kind has theirs beside its own. */}}
+  {{- if or .exec .tcpSocket .grpc }}
+  {{- $asked = omit . "httpGet" }}
+  {{- end }}
+  {{- regexReplaceAll "port: (metrics|9464)\\b" (toYaml $asked) (printf "port: %s" $port) | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- with .pod.lifecycle }}
@@ -120,16 +125,13 @@ volumeMounts:
 {{- end -}}
 metadata:
   labels:
-    {{- include "redisworld.labels" . | nindent 4 }}
-    {{- with $pod.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "redisworld.labels" (merge (dict "labels" $pod.podLabels) .) | nindent 4 }}
   {{- with $annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
-  serviceAccountName: {{ include "redisworld.serviceAccountName" $root }}
+  serviceAccountName: {{ include "redisworld.serviceAccountName" $root | quote }}
   automountServiceAccountToken: {{ $root.Values.serviceAccount.automount }}
   # A Service called redisworld-… would otherwise put REDISWORLD_… variables of its own into every container.
   enableServiceLinks: false
@@ -141,7 +143,7 @@ spec:
     {{- include "redisworld.withoutNulls" $pod.podSecurityContext | nindent 4 }}
   {{- range $key := list "priorityClassName" "runtimeClassName" "dnsPolicy" }}
   {{- with get $pod $key }}
-  {{ $key }}: {{ . }}
+  {{ $key }}: {{ . | quote }}
   {{- end }}
   {{- end }}
   {{- range $key := list "dnsConfig" "hostAliases" "nodeSelector" "tolerations" }}
@@ -169,11 +171,16 @@ spec:
       emptyDir: {sizeLimit: {{ $pod.tmpSizeLimit }}}
     {{- with $root.Values.redis.tls.existingSecret }}
     - name: redis-tls
-      secret: {secretName: {{ . }}, defaultMode: 0444}
+      secret: {secretName: {{ . | quote }}, defaultMode: 0444}
     {{- end }}
     {{- with $pod.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{/* What follows `strategy:`. A Recreate has the default's rollingUpdate beside it, which Kubernetes refuses. */}}
+{{- define "redisworld.strategy" -}}
+{{- ternary (omit . "rollingUpdate") . (eq .type "Recreate") | toYaml -}}
 {{- end }}
 
 {{/* Where pods go. Takes what podTemplate takes. */}}

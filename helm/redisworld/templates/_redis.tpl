@@ -58,14 +58,14 @@ sentinel-password
 - name: REDISWORLD_URL
   {{- if $redis.existingSecretUrlKey }}
   valueFrom:
-    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretUrlKey }}}
+    secretKeyRef: {name: {{ include "redisworld.secretName" . | quote }}, key: {{ $redis.existingSecretUrlKey | quote }}}
   {{- else }}
   value: {{ include "redisworld.url" . | quote }}
   {{- end }}
 {{- if $redis.existingSecretUsernameKey }}
 - name: REDISWORLD_USERNAME
   valueFrom:
-    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretUsernameKey }}}
+    secretKeyRef: {name: {{ include "redisworld.secretName" . | quote }}, key: {{ $redis.existingSecretUsernameKey | quote }}}
 {{- else if $redis.username }}
 - name: REDISWORLD_USERNAME
   value: {{ $redis.username | quote }}
@@ -73,17 +73,34 @@ sentinel-password
 {{- if include "redisworld.hasPassword" . }}
 - name: REDISWORLD_PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ include "redisworld.secretName" . }}, key: {{ $redis.existingSecretPasswordKey }}}
+    secretKeyRef: {name: {{ include "redisworld.secretName" . | quote }}, key: {{ $redis.existingSecretPasswordKey | quote }}}
 {{- end }}
 {{- with include "redisworld.sentinelPasswordKey" . }}
 - name: REDISWORLD_SENTINEL_PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ include "redisworld.secretName" $ }}, key: {{ . }}}
+    secretKeyRef: {name: {{ include "redisworld.secretName" $ | quote }}, key: {{ . | quote }}}
 {{- end }}
 - name: REDISWORLD_NAMESPACE
   value: {{ .Values.runs.namespace | quote }}
 - name: REDISWORLD_PARTITIONS
   value: {{ .Values.runs.partitions | quote }}
+{{- end }}
+
+{{/* Ports of Redis that a NetworkPolicy lets out to, as a list. */}}
+{{- define "redisworld.redisPorts" -}}
+{{- $redis := .Values.redis -}}
+{{- $ports := .Values.networkPolicy.redisPorts -}}
+{{- if not $ports -}}
+{{- range concat $redis.sentinel.nodes $redis.cluster.nodes -}}
+{{- $ports = append $ports (regexFind "[0-9]+$" .) -}}
+{{- end -}}
+{{- if not $redis.cluster.nodes -}}
+{{- $ports = append $ports (default "6379" (regexFind ":[0-9]+$" (urlParse $redis.url).host | trimPrefix ":")) -}}
+{{- end -}}
+{{- end -}}
+{{- range $ports | uniq }}
+- {protocol: TCP, port: {{ . }}}
+{{- end -}}
 {{- end }}
 
 {{/* Which of KEDA's scalers speaks to this Redis. */}}
@@ -108,12 +125,13 @@ addresses: {{ join "," $redis.cluster.nodes | quote }}
 {{- $tls = $redis.cluster.tls -}}
 {{- else -}}
 {{- $parts := urlParse (include "redisworld.url" .root) -}}
-{{- $host := ternary $parts.host (printf "%s:6379" $parts.host) (contains ":" $parts.host) -}}
+{{- $host := ternary $parts.host (printf "%s:6379" $parts.host) (regexMatch ":[0-9]+$" $parts.host) -}}
 {{- if $redis.trial.enabled -}}
 {{- $host = printf "%s.%s.svc:6379" (include "redisworld.trialName" .root) (include "redisworld.namespace" .root) -}}
 {{- end -}}
 address: {{ default $host .keda.address | quote }}
-databaseIndex: {{ $parts.path | trimPrefix "/" | default "0" | quote }}
+{{- $database := regexFind "(^|&)db=[0-9]+" $parts.query | regexFind "[0-9]+$" }}
+databaseIndex: {{ coalesce $database ($parts.path | trimPrefix "/") "0" | quote }}
 {{- $tls = eq $parts.scheme "rediss" -}}
 {{- end }}
 enableTLS: {{ $tls | quote }}
@@ -130,18 +148,18 @@ usernameFromEnv: REDISWORLD_USERNAME
 {{- $redis := .Values.redis -}}
 {{- $secret := include "redisworld.secretName" . -}}
 {{- if include "redisworld.hasPassword" . }}
-- {parameter: password, name: {{ $secret }}, key: {{ $redis.existingSecretPasswordKey }}}
+- {parameter: password, name: {{ $secret | quote }}, key: {{ $redis.existingSecretPasswordKey | quote }}}
 {{- end }}
 {{- with $redis.existingSecretUsernameKey }}
-- {parameter: username, name: {{ $secret }}, key: {{ . }}}
+- {parameter: username, name: {{ $secret | quote }}, key: {{ . | quote }}}
 {{- end }}
 {{- with include "redisworld.sentinelPasswordKey" . }}
-- {parameter: sentinelPassword, name: {{ $secret }}, key: {{ . }}}
+- {parameter: sentinelPassword, name: {{ $secret | quote }}, key: {{ . | quote }}}
 {{- end }}
 {{- with $redis.tls.existingSecret }}
 {{- range $parameter, $key := dict "ca" $redis.tls.caKey "cert" $redis.tls.certKey "key" $redis.tls.keyKey }}
 {{- with $key }}
-- {parameter: {{ $parameter }}, name: {{ $redis.tls.existingSecret }}, key: {{ . }}}
+- {parameter: {{ $parameter }}, name: {{ $redis.tls.existingSecret | quote }}, key: {{ . | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}

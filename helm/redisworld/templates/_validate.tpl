@@ -4,12 +4,97 @@
 {{- if not .Values.image.repository -}}
 {{- fail "image.repository is required: the image with your application, built FROM redisworld (docs/kubernetes.md, \"Your image\")" -}}
 {{- end -}}
+{{- if not .Values.enabled -}}
+{{- fail "enabled is what a parent chart's condition looks at; the chart itself cannot be off" -}}
+{{- end -}}
+{{- $fullname := include "redisworld.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
+{{- fail (printf "objects would be called %s-…, which Kubernetes takes for no Service: set fullnameOverride to small letters, digits and -, beginning with a letter" $fullname) -}}
+{{- end -}}
+{{- include "redisworld.validateLabels" (dict "at" "commonLabels" "labels" .Values.commonLabels) -}}
+{{- include "redisworld.validateLabels" (dict "at" "defaults.podLabels" "labels" .Values.defaults.podLabels) -}}
+{{- include "redisworld.validateLabels" (dict "at" "alwaysOn.podLabels" "labels" .Values.alwaysOn.podLabels) -}}
 {{- include "redisworld.validateRedis" . -}}
+{{- include "redisworld.validateMonitoring" . -}}
 {{- range $name, $pool := include "redisworld.pools" . | fromYaml -}}
 {{- include "redisworld.validatePool" (dict "root" $ "at" (printf "pools.%s" $name) "pool" $pool) -}}
 {{- end -}}
 {{- if and (include "redisworld.mayBeAtZero" .) (not (include "redisworld.runsTimers" .)) -}}
 {{- fail "no pool keeps a pod and the always-on pod does not look after timers, so nobody would promote timers: set alwaysOn.enabled with alwaysOn.timers=auto, or autoscaling.minReplicas of a pool to at least 1" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Takes (dict "at" … "labels" …). */}}
+{{- define "redisworld.validateLabels" -}}
+{{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "redisworld/pool" -}}
+{{- if hasKey ($.labels | default dict) $key -}}
+{{- fail (printf "%s: by %s the chart's objects find their pods: use a label of your own" $.at $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Seconds of a duration of Prometheus, like 1m30s. */}}
+{{- define "redisworld.seconds" -}}
+{{- $sum := 0.0 -}}
+{{- $units := dict "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "w" 604800 "y" 31536000 -}}
+{{- range regexFindAll "[0-9]+[a-z]+" . -1 -}}
+{{- $sum = addf $sum (mulf (regexFind "[0-9]+" .) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end }}
+
+{{- define "redisworld.validateMonitoring" -}}
+{{- range $name, $monitor := .Values.metrics -}}
+{{- if and (kindIs "map" $monitor) (dig "enabled" false ($monitor | default dict)) -}}
+{{- if gt (include "redisworld.seconds" $monitor.scrapeTimeout | float64) (include "redisworld.seconds" $monitor.interval | float64) -}}
+{{- fail (printf "metrics.%s.scrapeTimeout (%s) is longer than its interval (%s): the Prometheus Operator would leave it out" $name $monitor.scrapeTimeout $monitor.interval) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.alwaysOn.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled needs alwaysOn.enabled: it scrapes the exporter, which runs there" -}}
+{{- end -}}
+{{- $alerts := list -}}
+{{- range $path, $_ := .Files.Glob "rules/*.yaml" -}}
+{{- range $group := ($.Files.Get $path | fromYaml).groups -}}
+{{- range $rule := $group.rules -}}
+{{- $alerts = append $alerts (get $rule "alert") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.prometheusRule.disabled -}}
+{{- if not (has . $alerts) -}}
+{{- fail (printf "prometheusRule.disabled: there is no alert %s; there are %s" . ($alerts | compact | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What stands twice in a list that Kubernetes keeps by name. Takes (dict "at" … "template" (a pod template)). */}}
+{{- define "redisworld.validateTemplate" -}}
+{{- $at := .at -}}
+{{- $lists := dict -}}
+{{- $containers := concat (.template.spec.initContainers | default list) .template.spec.containers -}}
+{{- range $kind, $items := dict "container" $containers "volume" .template.spec.volumes -}}
+{{- range $items -}}
+{{- $_ := set $lists $kind (append (get $lists $kind | default list) .name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $container := $containers -}}
+{{- $variables := printf "variable of container %s" $container.name -}}
+{{- $mounts := printf "mount of container %s" $container.name -}}
+{{- range $container.env -}}
+{{- $_ := set $lists $variables (append (get $lists $variables | default list) .name) -}}
+{{- end -}}
+{{- range $container.volumeMounts -}}
+{{- $_ := set $lists $mounts (append (get $lists $mounts | default list) .mountPath) -}}
+{{- end -}}
+{{- end -}}
+{{- range $kind, $names := $lists -}}
+{{- range $name := uniq $names -}}
+{{- if gt (sub (len $names) (without $names $name | len)) 1 -}}
+{{- fail (printf "%s: the %s %s would be there twice: the chart makes one of that name itself" $at $kind $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -50,6 +135,7 @@
 
 {{/* Takes (dict "root" $ "at" … "pod" …). */}}
 {{- define "redisworld.validatePod" -}}
+{{- include "redisworld.validateLabels" (dict "at" (printf "%s.podLabels" .at) "labels" .pod.podLabels) -}}
 {{- if not .pod.app -}}
 {{- fail (printf "%s has no application: set app, or %s.app, to MODULE[:ATTRIBUTE] of the Workflows object" .at .at) -}}
 {{- end -}}
@@ -74,6 +160,9 @@
 {{- if eq $scaling.mode "hpa" -}}
 {{- if lt (int $scaling.minReplicas) 1 -}}
 {{- fail (printf "%s: autoscaling.minReplicas must be at least 1 with autoscaling.mode=hpa; only keda scales to zero" .at) -}}
+{{- end -}}
+{{- if not (or $scaling.hpa.targetCPUUtilizationPercentage $scaling.hpa.targetMemoryUtilizationPercentage $scaling.hpa.metrics) -}}
+{{- fail (printf "%s: autoscaling.mode=hpa has no metric, and Kubernetes would take 80 %% of CPU: set one in autoscaling.hpa" .at) -}}
 {{- end -}}
 {{- $requests := dig "requests" (dict) .pool.resources -}}
 {{- if and $scaling.hpa.targetCPUUtilizationPercentage (not (get $requests "cpu")) -}}
