@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from types import TracebackType
 from typing import Protocol
 
@@ -32,6 +34,17 @@ _SILENT_S = 30
 class _HTTPServer(ThreadingHTTPServer):
     daemon_threads = True
 
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # HTTPServer would ask DNS for the host's full name, and a start wait for an answer that nobody needs.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Whoever looks only whether the port is open, as some balancers do, breaks off, and that is no news."""
         if not isinstance(error := sys.exception(), OSError):
@@ -39,7 +52,10 @@ class _HTTPServer(ThreadingHTTPServer):
 
 
 class Server:
-    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one."""
+    """Serves while the context is open; a blocked event loop does not silence it. ``port`` 0 takes a free one.
+
+    Host ``::`` is every address, of IPv4 as well as of IPv6, where a pod or a host may have only one of both.
+    """
 
     def __init__(self, host: str, port: int, *, exposition: Callable[[], bytes], health: Verdicts) -> None:
         routes: dict[str, Callable[[], tuple[int, str, bytes]]] = {
@@ -70,11 +86,15 @@ class Server:
             def log_message(self, format: str, *args: object) -> None:
                 """Probes and scrapes are no news."""
 
+        if host == "::" and not socket.has_dualstack_ipv6():
+            host = "0.0.0.0"
+        shown = f"[{host}]" if ":" in host else host
         try:
-            self._server = _HTTPServer((host, port), Handler)
+            self._server = _HTTPServer(host, port, Handler)
         except (OSError, OverflowError) as error:
-            raise InvalidInput(f"cannot serve metrics on {host}:{port}, port 0 takes a free one: {error}") from error
+            raise InvalidInput(f"cannot serve metrics on {shown}:{port}, port 0 takes a free one: {error}") from error
         self.port: int = self._server.server_address[1]
+        self.url = f"http://{shown}:{self.port}"
 
     def __enter__(self) -> Server:
         threading.Thread(target=self._server.serve_forever, name="redisworld-http", daemon=True).start()

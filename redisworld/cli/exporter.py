@@ -55,7 +55,7 @@ async def _export(arguments: argparse.Namespace) -> None:
             registry.register(exporter.collector)
             host, port = arguments.metrics_host, arguments.metrics_port
             with Server(host, port, exposition=lambda: exposition(registry), health=exporter) as server:
-                serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+                serving = f"/metrics /healthz /readyz on {server.url}"
                 fact(logging.INFO, "exporter started", _described(world), serving=serving)
                 await _signalled()
                 fact(logging.INFO, "exporter stopped")

@@ -24,8 +24,8 @@ def add_serving_options(parser: Parser) -> None:
         parser,
         "--metrics-host",
         "metrics_host",
-        "address to serve on (default: 0.0.0.0)",
-        default="0.0.0.0",
+        "address to serve on (default: ::, which is all of IPv4 and IPv6)",
+        default="::",
         metavar="HOST",
     )
     add_option(

@@ -199,7 +199,7 @@ def _serving(arguments: argparse.Namespace, world: World, worker: Worker | Timek
                 metrics.registry.register(stack.enter_context(Exporter(world)).collector)
             host, port = arguments.metrics_host, arguments.metrics_port
             server = stack.enter_context(Server(host, port, exposition=metrics.exposition, health=health))
-            serving = f"/metrics /healthz /readyz on http://{host}:{server.port}"
+            serving = f"/metrics /healthz /readyz on {server.url}"
         yield serving
 
 

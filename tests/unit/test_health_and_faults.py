@@ -231,6 +231,28 @@ def test_who_breaks_a_connection_off_is_no_news_and_who_says_nothing_is_not_wait
     assert (capfd.readouterr().err, caplog.records) == ("", [])
 
 
+@pytest.mark.parametrize("host", ["::", "::1", "127.0.0.1", "localhost"])
+def test_it_is_served_where_it_is_told_to_be_and_dns_is_not_asked(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cluster of IPv6 alone nobody could probe a worker, which served on IPv4 and took no other address."""
+    monkeypatch.setattr(socket, "getfqdn", lambda name="": pytest.fail("asks DNS"))
+    if ":" in host and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    reached = {"::": ["127.0.0.1", "::1"]}.get(host, [host])
+
+    with Server(host, 0, exposition=lambda: b"metrics\n", health=Unready()) as server:
+        assert server.url == f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+        for address in reached:
+            socket.create_connection((address, server.port), timeout=10).close()
+
+
+def test_every_address_is_that_of_ipv4_where_there_is_no_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+
+    with Server("::", 0, exposition=lambda: b"metrics\n", health=Unready()) as server:
+        assert server.url == f"http://0.0.0.0:{server.port}"
+        assert answered("GET", server.port, "/metrics")[1] == b"metrics\n"
+
+
 def test_a_request_that_fails_is_a_fact_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> bytes:
         raise ValueError("no numbers")
