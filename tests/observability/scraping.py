@@ -80,7 +80,10 @@ def scraping(directory: Path, jobs: Mapping[str, list[str]], rules: list[Path]) 
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(quick / "*.yaml")],
         "scrape_configs": [
-            {"job_name": job, "static_configs": [{"targets": targets, "labels": {"namespace": NAMESPACE}}]}
+            {
+                "job_name": job,
+                "static_configs": [{"targets": targets, "labels": {"namespace": NAMESPACE, "cluster": "eu-1"}}],
+            }
             for job, targets in jobs.items()
         ],
     }

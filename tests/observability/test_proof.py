@@ -35,7 +35,13 @@ from tests.observability.stage import (
 
 pytestmark = [needs_prometheus, pytest.mark.anyio]
 
-CHOSEN = {"datasource": "abc-prom", "namespace": NAMESPACE, "job": "(my-workers|my-exporter)", "workflow": ".*"}
+CHOSEN = {
+    "datasource": "abc-prom",
+    "cluster": ".*",
+    "namespace": NAMESPACE,
+    "job": "(my-workers|my-exporter)",
+    "workflow": ".*",
+}
 PAGE = ROOT / "docs/metrics.md"
 
 
@@ -61,7 +67,7 @@ def test_every_query_of_the_board_and_every_rule_brings_numbers(stage: Stage, fi
     ("right", "wrong", "told"),
     [
         ("redisworld_step_claims_total", "redisworld_step_claim_total", "panel 'Claim outcomes': EMPTY"),
-        ("(job, queue) (redisworld_stream_pending", "(job, stream) (redisworld_stream_pending", "no metric has stream"),
+        ("job, queue) (redisworld_stream_pending", "job, stream) (redisworld_stream_pending", "no metric has stream"),
         ("{{queue}}", "{{stream}}", "its lines have no stream"),
         ('status=\\"failed\\"', 'outcome=\\"failed\\"', "panel 'Run failure ratio': EMPTY"),
         ("${datasource}", "abc-prom", "does not use the data source that was chosen"),

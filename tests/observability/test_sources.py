@@ -97,6 +97,7 @@ def test_the_board_is_tied_to_no_installation_and_counters_stand_inside_rates_on
     assert board.get("id") is None
     assert {variable["name"] for variable in board["templating"]["list"]} == {
         "datasource",
+        "cluster",
         "namespace",
         "job",
         "workflow",
@@ -104,8 +105,11 @@ def test_the_board_is_tied_to_no_installation_and_counters_stand_inside_rates_on
     for panel in panels:
         for target in panel["targets"]:
             expression = target["expr"]
-            assert 'namespace=~"$namespace"' in expression
-            assert not re.search(r"(?:job|namespace)=\"", expression), expression
+            assert 'cluster=~"$cluster",namespace=~"$namespace"' in expression
+            assert not re.search(r"(?:cluster|job|namespace)=\"", expression), expression
+            for labels in re.findall(r"sum(?: by \([^)]*\) )?\(max by \(([^)]*)\)", expression):
+                # Releases of one name in other namespaces have the same job; merged, the board told only the larger.
+                assert {"cluster", "namespace", "job"} <= set(labels.split(", ")), expression
             for counter in re.finditer(r"\w+(?:_total|_bucket|_count|_sum)\{", expression):
                 before = expression[: counter.start()]
                 assert before.endswith(("rate(", "increase(")), expression

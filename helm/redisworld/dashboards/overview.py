@@ -18,7 +18,8 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 JSON = Path(__file__).with_suffix(".json")
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-HERE = 'job=~"$job",namespace=~"$namespace"'
+SITE = 'cluster=~"$cluster",namespace=~"$namespace"'
+HERE = f'job=~"$job",{SITE}'
 MINE = f'{HERE},workflow=~"$workflow"'
 WAITING_OPS = "read|wait_nudge|read_output"
 """Operations that wait inside Redis for something to come: their time says nothing about Redis."""
@@ -38,8 +39,11 @@ def added(what: str, by: str = "") -> str:
 
 
 def exported(what: str, *labels: str) -> str:
-    """Series of the exporter. Exporters of one job say the same of one namespace, so they do not add up."""
-    return f"max by ({', '.join(('job', *labels))}) ({what})"
+    """Series of the exporter. Exporters of one job say the same of one namespace, so they do not add up.
+
+    Releases of one name in other Kubernetes namespaces, or clusters, have the same job and do.
+    """
+    return f"max by ({', '.join(('cluster', 'namespace', 'job', *labels))}) ({what})"
 
 
 def state(metric: str, *labels: str, by: str = "", where: str = HERE) -> str:
@@ -427,8 +431,8 @@ ROWS = {
             "Redis memory",
             "bytes",
             "From redis_exporter, where it runs in the same namespace.",
-            ask('redis_memory_used_bytes{namespace=~"$namespace"}', "{{instance}} used"),
-            ask('redis_memory_max_bytes{namespace=~"$namespace"} > 0', "{{instance}} limit"),
+            ask(f"redis_memory_used_bytes{{{SITE}}}", "{{instance}} used"),
+            ask(f"redis_memory_max_bytes{{{SITE}}} > 0", "{{instance}} limit"),
         ),
     ),
 }
@@ -453,8 +457,11 @@ def board() -> str:
         .readonly()
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-        .with_variable(variable("namespace", "Namespace", "label_values(redisworld_build_info, namespace)"))
-        .with_variable(variable("job", "Job", 'label_values(redisworld_build_info{namespace=~"$namespace"}, job)'))
+        .with_variable(variable("cluster", "Cluster", "label_values(redisworld_build_info, cluster)"))
+        .with_variable(
+            variable("namespace", "Namespace", 'label_values(redisworld_build_info{cluster=~"$cluster"}, namespace)')
+        )
+        .with_variable(variable("job", "Job", f"label_values(redisworld_build_info{{{SITE}}}, job)"))
         .with_variable(
             variable("workflow", "Workflow", f"label_values(redisworld_runs_finished_total{{{HERE}}}, workflow)")
         )
