@@ -7,8 +7,11 @@ templates/_validate.tpl, where a message can be a sentence.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from redisworld.cli.logs import FORMATS, LEVELS
 from redisworld.settings import Settings
@@ -167,6 +170,34 @@ MONITOR = closed(
 )
 
 
+def complete(judged: Schema, values: dict[str, Any]) -> Schema:
+    """The schema, with what the templates cannot do without as required.
+
+    A key with nothing behind it is null to YAML, and to Helm the wish to have no default: it is gone then. Where the
+    default is nothing anyway that is fine, and elsewhere the template would fail on its own words.
+    """
+    properties, required = dict(judged["properties"]), []
+    for name, value in values.items():
+        if name not in properties:
+            continue  # a pool
+        kind = properties[name]
+        if "properties" in kind:
+            properties[name] = complete(kind, value)
+            if value:
+                required.append(name)
+        elif value and not _may_be_nothing(kind):
+            required.append(name)
+    return judged | {"properties": properties, "required": required}
+
+
+def _may_be_nothing(kind: Schema) -> bool:
+    if "enum" in kind:
+        return "" in kind["enum"]
+    if kind["type"] == "string":
+        return re.match(kind.get("pattern", ""), "") is not None and not kind.get("minLength")
+    return kind["type"] == "object" or "null" in kind["type"] or (kind["type"] == "array" and "minItems" not in kind)
+
+
 def schema() -> Schema:
     """The whole schema."""
     values = closed(
@@ -229,6 +260,7 @@ def schema() -> Schema:
         ),
         extraObjects=NAMED,
     )  # fmt: skip
+    values = complete(values, yaml.safe_load((CHART / "values.yaml").read_text()))
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the redisworld chart"} | values
 
 

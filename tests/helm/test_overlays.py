@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 import yaml
 
 from tests.helm import checks
-from tests.helm.rendering import VERSIONS, Document, Refused, container, least, of_kind, one, pods, render
+from tests.helm.rendering import VERSIONS, Document, Refused, container, least, merged, of_kind, one, pods, render
 from tests.helm.schema import CHART
 
 TRIAL = {"url": "", "trial": {"enabled": True}}
@@ -138,6 +141,47 @@ def test_keda_looks_at_the_database_that_workers_use(url: str, address: str, dat
         for trigger in of_kind(documents, "ScaledObject")[0]["spec"]["triggers"]
     }
     assert told == {(address, database)}
+
+
+def paths(values: Document, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in values.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*path, key))
+
+
+EMPTY = [path for path in paths(yaml.safe_load((CHART / "values.yaml").read_text())) if path != ("enabled",)]
+
+
+def test_a_key_with_nothing_behind_it_is_as_good_as_none_or_refused_by_its_name() -> None:
+    """To Helm it takes the default away, and the template failed on words of its own, like a nil pointer."""
+
+    def made_of(path: tuple[str, ...]) -> str:
+        *parents, key = path
+        empty: Any = {key: None}
+        for parent in reversed(parents):
+            empty = {parent: empty}
+        everything: Document = {"metrics": {name: {"enabled": True} for name in ("podMonitor", "serviceMonitor")}}
+        everything |= {name: {"enabled": True} for name in ("networkPolicy", "prometheusRule", "dashboards")}
+        everything["defaults"] = {"resources": {"requests": {"cpu": 1}}}
+        try:
+            scaling = {"mode": "hpa" if "hpa" in path else "keda", "hpa": {"metrics": [{"type": "Pods"}]}}
+            render(merged(least(autoscaling=scaling), everything, empty))
+        except Refused as refused:
+            return str(refused)
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        told = dict(zip(EMPTY, pool.map(made_of, EMPTY), strict=True))
+    wordless = {
+        path: words
+        for path, words in told.items()
+        if words and not re.search(rf"{path[-1]}\b", words.partition("<")[0])
+    }
+    assert len(told) > 200
+    assert wordless == {}
+    assert not told[("commonLabels",)] and not told[("defaults", "podAnnotations")]  # noqa: PT018
+    assert "at '/runs': missing property 'namespace'" in told[("runs", "namespace")]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -44,7 +44,7 @@ redisworld/pool: {{ . | quote }}
 {{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
 {{- $_ := set $ours "helm.sh/chart" $chart -}}
 {{- $selector := include "redisworld.selector" . | fromYaml -}}
-{{- mergeOverwrite $ours $selector .root.Values.commonLabels (.labels | default dict) | toYaml -}}
+{{- mergeOverwrite $ours $selector (.root.Values.commonLabels | default dict) (.labels | default dict) | toYaml -}}
 {{- end }}
 
 {{/* metadata of an object. Also takes "name", and optionally "namespace", "labels", "annotations". */}}
@@ -53,7 +53,7 @@ name: {{ .name | quote }}
 namespace: {{ default (include "redisworld.namespace" .root) .namespace | quote }}
 labels:
   {{- include "redisworld.labels" . | nindent 2 }}
-{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -71,7 +71,7 @@ annotations:
 {{- end }}
 
 {{- define "redisworld.pullSecrets" -}}
-{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- with concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 imagePullSecrets:
   {{- range . }}
   - name: {{ if kindIs "map" . }}{{ .name }}{{ else }}{{ . }}{{ end }}

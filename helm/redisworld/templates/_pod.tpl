@@ -25,7 +25,7 @@ name: {{ .name }}
 image: {{ include "redisworld.image" (dict "root" $root "image" $pod.image) }}
 imagePullPolicy: {{ $pod.image.pullPolicy }}
 command: {{ toJson $pod.command }}
-args: {{ toJson (prepend $pod.extraArgs $pod.app) }}
+args: {{ toJson (prepend ($pod.extraArgs | default list) $pod.app) }}
 env:
   {{- include "redisworld.redisEnv" $root | nindent 2 }}
   - name: REDISWORLD_CONCURRENCY
@@ -113,7 +113,7 @@ volumeMounts:
 {{- define "redisworld.podTemplate" -}}
 {{- $root := .root -}}
 {{- $pod := .pod -}}
-{{- $annotations := merge (dict) $pod.podAnnotations $root.Values.commonAnnotations -}}
+{{- $annotations := merge (dict) ($pod.podAnnotations | default dict) ($root.Values.commonAnnotations | default dict) -}}
 {{- if $root.Values.metrics.scrapeAnnotations -}}
 {{- $_ := set $annotations "prometheus.io/scrape" "true" -}}
 {{- $_ := set $annotations "prometheus.io/path" "/metrics" -}}
@@ -180,13 +180,15 @@ spec:
 
 {{/* What follows `strategy:`. A Recreate has the default's rollingUpdate beside it, which Kubernetes refuses. */}}
 {{- define "redisworld.strategy" -}}
+{{- with . -}}
 {{- ternary (omit . "rollingUpdate") . (eq .type "Recreate") | toYaml -}}
+{{- end -}}
 {{- end }}
 
 {{/* Where pods go. Takes what podTemplate takes. */}}
 {{- define "redisworld.placement" -}}
 {{- $selector := include "redisworld.selector" . | fromYaml -}}
-{{- $affinity := deepCopy .pod.affinity -}}
+{{- $affinity := deepCopy (.pod.affinity | default dict) -}}
 {{- if ne .pod.antiAffinity "none" -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $selector) -}}
 {{- $rule := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}

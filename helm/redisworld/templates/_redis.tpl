@@ -89,9 +89,9 @@ sentinel-password
 {{/* Ports of Redis that a NetworkPolicy lets out to, as a list. */}}
 {{- define "redisworld.redisPorts" -}}
 {{- $redis := .Values.redis -}}
-{{- $ports := .Values.networkPolicy.redisPorts -}}
+{{- $ports := .Values.networkPolicy.redisPorts | default list -}}
 {{- if not $ports -}}
-{{- range concat $redis.sentinel.nodes $redis.cluster.nodes -}}
+{{- range concat ($redis.sentinel.nodes | default list) ($redis.cluster.nodes | default list) -}}
 {{- $ports = append $ports (regexFind "[0-9]+$" .) -}}
 {{- end -}}
 {{- if not $redis.cluster.nodes -}}

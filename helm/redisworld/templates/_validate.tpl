@@ -4,7 +4,7 @@
 {{- if not .Values.image.repository -}}
 {{- fail "image.repository is required: the image with your application, built FROM redisworld (docs/kubernetes.md, \"Your image\")" -}}
 {{- end -}}
-{{- if not .Values.enabled -}}
+{{- if eq .Values.enabled false -}}
 {{- fail "enabled is what a parent chart's condition looks at; the chart itself cannot be off" -}}
 {{- end -}}
 {{- $fullname := include "redisworld.fullname" . -}}
