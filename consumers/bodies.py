@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
@@ -114,6 +115,7 @@ class Bodies:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
         body = _Running(_current_task(), delivery, step.is_async)
+        before = body.task.cancelling()
         self._running.add(body)
         known = current_step.set(scope)
         timer = None if step.timeout_ms is None else _limited(body, step, step.timeout_ms)
@@ -124,8 +126,8 @@ class Bodies:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
         except asyncio.CancelledError as error:
-            if body.task.cancelling() > body.cancels:
-                raise  # by somebody else, too: it is the worker that ends
+            if _worker_ends():
+                raise
             if body.why is not None:
                 raise body.why from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
@@ -138,8 +140,8 @@ class Bodies:
                 timer.cancel()
             current_step.reset(known)
             self._running.remove(body)
-            for _ in range(body.cancels):
-                body.task.uncancel()
+            if not _worker_ends():
+                await _take_back(body.task, before)
             self._ended.set()
 
     async def _in_thread(
@@ -252,6 +254,22 @@ def _own(step: Step[..., Any], why: Exception, error: BaseException) -> bool:
     return isinstance(why, Drained) and (
         isinstance(error, StepTimeout) or (isinstance(error, Exception) and not step.retries.allow(error))
     )
+
+
+async def _take_back(task: asyncio.Task[Any], before: int) -> None:
+    """Undo cancellations beyond so many: ours, and those of a body that cancelled its own task, as some libraries do
+    for a timeout. One that has not been raised yet would be raised in whatever the worker awaits next.
+    """
+    if task.cancelling() > before:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+    while task.cancelling() > before:
+        task.uncancel()
+
+
+def _worker_ends() -> bool:
+    """Whether a task group around the body has been cancelled; a body that cancels its own task is told apart."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -349,6 +349,39 @@ async def test_a_step_that_raises_run_cancelled_by_itself_is_retried(redis_url: 
         assert await run.result(timeout=SOON_S) == "again"
 
 
+@wf.step(max_retries=0)
+async def cancels_itself(how: str) -> str:
+    """As libraries did for a timeout, before a task counted its cancellations."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    if how != "unseen":
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            if how == "raised":
+                raise
+    return how
+
+
+@wf.workflow
+async def of_bodies_that_cancel_themselves() -> list[str]:
+    try:
+        await cancels_itself("raised")
+    except RuntimeError as error:
+        one = str(error)
+    return [one, await cancels_itself("swallowed"), await cancels_itself("unseen"), await cancels_itself("swallowed")]
+
+
+async def test_a_body_that_cancels_its_own_task_has_its_outcome_at_once(redis_url: str) -> None:
+    """It was taken for the end of the worker: nothing was recorded, and each attempt lasted as long as its lease."""
+    async with working(redis_url) as world:
+        run = await world.start(of_bodies_that_cancel_themselves)
+
+        raised = "the step's body raised CancelledError by itself"
+        assert await run.result(timeout=SOON_S) == [raised, "swallowed", "unseen", "swallowed"]
+
+
 async def test_a_run_that_completes_leaves_its_steps_alone(redis_url: str) -> None:
     async with working(redis_url) as world:
         told["left"] = []
