@@ -93,6 +93,10 @@ def install_waits(replaced: Replaced) -> None:
             (threading, ("_start_new_thread",)),
         ):
             replace(module, dict.fromkeys(names, starts), replaced)
+    if (forks := sys.modules.get("_posixsubprocess")) is not None:
+        # multiprocessing starts its processes here, past all events, and writes to them only then.
+        starts = stand_in(forks, "fork_exec", refused("starting a process"))
+        replace(forks, {"fork_exec": starts}, replaced)
     for name in ("send", "sendall", "recv", "recv_into", "recvfrom", "accept"):
         # One that was connected before, perhaps in a step, causes no event any more: a client with a pool.
         _refuse_method(socket.socket, name, f"socket.{name}()")

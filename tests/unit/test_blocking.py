@@ -9,6 +9,7 @@ import inspect
 import json
 import logging
 import logging.handlers
+import multiprocessing
 import os
 import random
 import socket
@@ -65,6 +66,11 @@ async def asks_for_the_temporary_directory() -> list[str]:
         except Exception as error:
             refused.append(type(error).__name__)
     return refused
+
+
+@wf.workflow
+async def spawns() -> None:
+    multiprocessing.get_context("spawn").Process(target=print).start()
 
 
 @wf.workflow
@@ -172,6 +178,14 @@ def test_an_import_in_a_body_works_and_takes_nothing_from_the_run(
 def test_what_a_package_brings_along_can_be_read_at_any_time(module: ModuleType) -> None:
     # It is read on first use and kept, so a refusal would depend on what this process has done before.
     assert Driver(reads, module.__file__).run() == Path(str(module.__file__)).read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts processes in another way")
+def test_a_process_of_multiprocessing_is_refused_before_it_is_started() -> None:
+    """It was refused when the body wrote to it, and told of a broken pipe on stderr."""
+    error = Driver(spawns).run()
+
+    assert error.message.startswith("starting a process in a workflow body cannot be replayed")
 
 
 def test_the_place_of_temporary_files_is_refused_also_where_the_process_knows_it(
