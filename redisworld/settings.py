@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -26,6 +27,10 @@ _MOST = 1_000_000_000
 """Of whatever is counted: more is a slip of the finger, and scripts take whole numbers of 15 digits at most."""
 _MOST_BYTES = 256 * 1024 * 1024
 """Redis takes no text of more than 512 MB, and a message is more than the value it carries."""
+_ALIKE = 0.94
+"""From where on a name was meant for another one: a letter or two. Others may have variables of this prefix, too."""
+_SHORTEST_LEASE_MS = 100
+"""A lease is renewed three times, by a thread that has to get its turn."""
 _SIZES = frozenset({"max_payload", "step_input_limit", "chunk_bytes", "output_chunk_bytes"})
 
 
@@ -126,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if unknown := overrides.keys() - set(cls.__struct_fields__):
             raise InvalidInput(f"there is no setting {', '.join(sorted(unknown))}")
         source = os.environ if environ is None else environ
+        _refuse_slips(source)
         values: dict[str, Any] = {}
         for field in msgspec.structs.fields(cls):
             if overrides.get(field.name) is not None:
@@ -149,7 +155,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     "output_chunk_bytes")  # fmt: skip
         not_negative = ("max_inline_steps", "sticky_runs", "grace_ms", "deployment_grace_ms", "refused_limit_ms",
                         "retention_ms", "step_input_limit", "max_blocked_loop_ms", "retry_redis_ms")  # fmt: skip
-        for names, least in ((positive, 1), (not_negative, 0)):
+        for names, least in ((positive, 1), (not_negative, 0), (("lease_ms",), _SHORTEST_LEASE_MS)):
             for name in names:
                 value, most = getattr(self, name), _most(name)
                 if value < least:
@@ -165,6 +171,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_word(self.deployment, what="setting deployment")
         if self.affinity and not self.deployment:
             raise InvalidInput("setting affinity needs a deployment: set REDISWORLD_DEPLOYMENT")
+
+
+def _refuse_slips(environ: Mapping[str, str]) -> None:
+    """Raise InvalidInput for a variable that was meant for a setting, by all appearances, and is none."""
+    known = {f"REDISWORLD_{name.upper()}" for name in Settings.__struct_fields__}
+    for variable in environ:
+        if variable.startswith("REDISWORLD_") and variable not in known:
+            same = [f"{variable}_MS"] if f"{variable}_MS" in known else []
+            for meant in same or get_close_matches(variable, known, 1, _ALIKE):
+                raise InvalidInput(f"environment variable {variable} is no setting: {meant} is")
 
 
 def check_word(word: str, *, what: str = "a deployment") -> None:

@@ -11,6 +11,35 @@ from redisworld.errors import InvalidInput
 from redisworld.settings import Settings
 
 
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("LEASE", "LEASE_MS"),
+        ("RETENTION", "RETENTION_MS"),
+        ("GRACE_S", "GRACE_MS"),
+        ("CONCURENCY", "CONCURRENCY"),
+        ("PARTITION", "PARTITIONS"),
+        ("NAME_SPACE", "NAMESPACE"),
+    ],
+)
+def test_a_variable_that_was_meant_for_a_setting_is_refused_by_the_name_of_that(slip: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=f"REDISWORLD_{slip} is no setting: REDISWORLD_{meant} is"):
+        Settings.from_env({f"REDISWORLD_{slip}": "5"})
+
+
+@pytest.mark.parametrize(
+    "others",
+    ["TIMEOUT", "WORKERS", "QUEUE", "LOG_LEVEL", "METRICS_PORT", "SERVICE_HOST", "PORT", "PORT_6379_TCP"],
+)
+def test_variables_of_options_of_kubernetes_and_of_others_are_left_alone(others: str) -> None:
+    assert Settings.from_env({f"REDISWORLD_{others}": "5"}) == Settings()
+
+
+def test_a_lease_is_long_enough_to_be_renewed() -> None:
+    with pytest.raises(InvalidInput, match="lease_ms must be at least 100, not 99"):
+        Settings.from_env({"REDISWORLD_LEASE_MS": "99"})
+
+
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert Settings.from_env({}) == Settings()
 
@@ -36,7 +65,7 @@ def test_every_setting_has_a_variable() -> None:
         "max_inline_steps": "0",
     }
     environ = {
-        f"REDISWORLD_{field.name.upper()}": texts.get(field.name, "77") for field in msgspec.structs.fields(Settings)
+        f"REDISWORLD_{field.name.upper()}": texts.get(field.name, "177") for field in msgspec.structs.fields(Settings)
     }
 
     settings = Settings.from_env(environ)
@@ -46,7 +75,7 @@ def test_every_setting_has_a_variable() -> None:
     assert settings.affinity is True
     assert settings.max_inline_steps == 0
     numbers = {name: value for name, value in msgspec.structs.asdict(settings).items() if name not in texts}
-    assert set(numbers.values()) == {77}
+    assert set(numbers.values()) == {177}
 
 
 @pytest.mark.parametrize(("text", "ms"), [("45000", 45_000), ("45s", 45_000), ("1m 30s", 90_000)])
