@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from consumers.forked import EndsForked
 from redisworld.errors import StepTimeout
 from redisworld.metadata import StepScope, current_step
 from redisworld.workflows import Step
@@ -199,9 +200,14 @@ async def _awaited(given: Awaitable[Any]) -> Any:
 @coroutine
 def _apart(body: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Run a coroutine in this task, but in a copy of its context: what a body sets must not reach the next one."""
-    run = copy_context().run
+    run, child = copy_context().run, EndsForked(waits=True)
+
+    def go(resume: Callable[[Any], Any], value: Any) -> Any:
+        with child:
+            return run(resume, value)
+
     try:
-        waits_for = run(body.send, None)
+        waits_for = go(body.send, None)
         while True:
             try:
                 given = yield waits_for
@@ -209,9 +215,9 @@ def _apart(body: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
                 run(body.close)
                 raise
             except BaseException as error:
-                waits_for = run(body.throw, error)
+                waits_for = go(body.throw, error)
             else:
-                waits_for = run(body.send, given)
+                waits_for = go(body.send, given)
     except StopIteration as end:
         return end.value
 
@@ -227,7 +233,8 @@ class _Thread:
 
     def run(self) -> Any:
         try:
-            return self._call()
+            with EndsForked():
+                return self._call()
         except GeneratorExit as error:  # thrown into a coroutine that waits, it would close the coroutine instead
             raise RuntimeError("the step's body raised GeneratorExit") from error
         finally:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
+import sys
 import time
 from typing import Any
 
@@ -213,6 +216,65 @@ async def test_a_workflow_body_that_raises_keyboard_interrupt_fails_its_run(work
         assert worker.returncode is None
         with pytest.raises(RunFailed):
             await run.result(timeout=5)
+
+
+# -- bodies that fork
+
+
+def _forked(how: str) -> int:
+    """In the child 0, where it does not raise; in the parent the child's process id."""
+    if child := os.fork():
+        return child
+    if how == "raises":
+        raise ValueError("the child fails")
+    if how == "exits":
+        sys.exit(7)
+    return 0
+
+
+def _exit_code(child: int) -> int:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    raise TimeoutError("the child does not end")
+
+
+@wf.step(max_retries=0)
+def forks_in_a_thread(how: str) -> int:
+    return _exit_code(child) if (child := _forked(how)) else 0
+
+
+@wf.step(max_retries=0)
+async def forks(how: str) -> int:
+    if child := _forked(how):
+        return await asyncio.to_thread(_exit_code, child)
+    if how == "awaits":
+        await asyncio.sleep(0)
+    return 0
+
+
+@wf.workflow
+async def forking(step: str, how: str) -> int:
+    return await wf.steps[step](how)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("step", ["forks_in_a_thread", "forks"])
+async def test_a_process_that_a_body_forks_ends_where_it_leaves_the_body_and_never_goes_on_as_the_worker(
+    workers: Workers, connect: Connect, step: str
+) -> None:
+    worker = workers.start(app=APP)
+    async with connect() as world:
+        for how, code in {"returns": 0, "raises": 1, "exits": 7, "awaits": 1 if step == "forks" else 0}.items():
+            assert await (await world.start(forking, step, how)).result(timeout=10) == code, how
+        assert await (await world.start(calls, "raises_odd")).result(timeout=5)
+    assert worker.returncode is None
+    assert worker.log().count("ValueError: the child fails") == 1
+    assert ("cannot await" in worker.log()) == (step == "forks")
 
 
 # -- retries and their limits
