@@ -31,13 +31,12 @@ _HEADER = re.compile(r"^-- @(\w+)\s+(.*)$", re.MULTILINE)
 @cache
 def load(name: str) -> Script:
     """The script of that name with its includes. Raises FileNotFoundError for one that does not exist."""
-    folder = files(__package__)
-    source = (folder / f"{name}.lua").read_text()
+    source = _read(f"{name}.lua")
     tags: dict[str, list[str]] = {}
     for tag, value in _HEADER.findall(source):
         tags.setdefault(tag, []).append(value.strip())
     includes = " ".join(tags.get("include", [])).split()
-    text = "\n".join([*((folder / "include" / f"{part}.lua").read_text() for part in includes), source])
+    text = "\n".join([*(_read(f"include/{part}.lua") for part in includes), source])
     return Script(
         name=name,
         text=text,
@@ -45,6 +44,19 @@ def load(name: str) -> Script:
         args=tuple(value.split()[0] for value in tags.get("arg", [])),
         returns=tuple(tags.get("returns", [])),
     )
+
+
+@cache
+def load_all() -> None:
+    """Read all scripts now: a process that reads one later may get that of another version, or may not open files."""
+    for name in names():
+        load(name)
+    _read.cache_clear()
+
+
+@cache
+def _read(path: str) -> str:
+    return files(__package__).joinpath(path).read_text()
 
 
 def names() -> list[str]:

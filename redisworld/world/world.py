@@ -143,6 +143,7 @@ class World:
         if url is not None and url != settings.url:
             settings = msgspec.structs.replace(settings, url=url)
         settings.check()
+        scripts.load_all()
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(Connection(settings, patience_ms=patience_ms))
             partitions, redis_ms = await open_namespace(connection, settings.partitions, create=create)

@@ -24,6 +24,7 @@ from redisworld import (
     Workflows,
     World,
     get_writable,
+    scripts,
 )
 from redisworld.world import Delivery, Renewal, StateReader, endings
 from tests.conformance.conftest import Connect
@@ -314,3 +315,17 @@ async def test_a_blocking_client_whose_connection_dies_is_redis_that_is_unavaila
             reader.read()
         with closing(renewal), pytest.raises(RedisUnavailable):
             renewal.renew(world.partitions[0], [held])
+
+
+async def test_no_script_is_read_from_disk_after_connecting(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be that of another version by then, upgraded under the process. Or no file can be opened."""
+
+    def read(path: str) -> str:
+        raise OSError(24, "Too many open files", path)
+
+    scripts.load.cache_clear()
+    scripts.load_all.cache_clear()
+    async with World.connect(redis_url):
+        monkeypatch.setattr(scripts, "_read", read)
+        for name in scripts.names():
+            assert scripts.load(name).text
