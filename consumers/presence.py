@@ -76,6 +76,8 @@ class Presence:
         if self._beats % _BEATS_A_PRUNE == 0:
             await self._world.heartbeats.prune(now_ms)
         self._beats += 1
+        if self._beats % _BEATS_A_LISTING == 0:
+            await self._world.read_clock()  # a run that begins takes its time from it
 
     async def leave(self) -> None:
         """Say that this worker has ended; what cannot be said now, time says."""

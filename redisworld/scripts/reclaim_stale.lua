@@ -9,8 +9,9 @@
 -- @arg count            entries to take at most
 -- @arg ticket           ms the ticket is held; as long as the lease where nothing is pending
 -- @returns reclaimed cursor quiet_ms, then per entry: entry deliveries fields | busy ms | no_group | broken why
--- @include partition entry_names words arguments types counter stats delivery
+-- @include partition entry_names clock words arguments types counter stats delivery
 local consumer, stream, lease, cursor, limit, ticket = unpack(ARGV)
+local MOST_AGED = 1000
 
 local refused = arity(6) or streams('stream', stream) or entries('cursor', cursor)
   or numbers('lease', lease, 'count', limit, 'ticket', ticket)
@@ -19,7 +20,8 @@ if refused then return refused end
 redis.call('HDEL', TAG .. 'stats', '') -- first: under OOM a script may write on after an allowed write
 local holder_key = TAG .. 'reclaim:' .. stream
 local holder = redis.call('GET', holder_key)
-if holder and holder ~= consumer then return {'busy', redis.call('PTTL', holder_key)} end
+local held_ms = redis.call('PTTL', holder_key) -- more than anybody asks for, where the clock of Redis has gone back since
+if holder and holder ~= consumer and held_ms <= 2 * math.max(tonumber(lease), tonumber(ticket)) then return {'busy', held_ms} end
 
 local claimed = redis.pcall('XAUTOCLAIM', TAG .. stream, GROUP, consumer, lease, cursor, 'COUNT', limit)
 if claimed.err then
@@ -27,8 +29,21 @@ if claimed.err then
   if string.find(claimed.err, 'NOGROUP', 1, true) then return {'no_group'} end
   return redis.error_reply(claimed.err)
 end
+
+-- Where the clock has gone back, what was delivered later than now would look fresh until that time has come again. It ages
+-- from now on, as if its consumer had renewed it, which the living do anyway.
+local function age_from_now(greatest)
+  local at = clock('')
+  if tonumber(string.match(greatest, '^%d+')) <= at then return end
+  for _, item in ipairs(redis.call('XPENDING', TAG .. stream, GROUP, string.format('%.0f', at), '+', MOST_AGED)) do
+    if item[3] == 0 then redis.call('XCLAIM', TAG .. stream, GROUP, item[2], 0, item[1], 'IDLE', 0, 'JUSTID') end
+  end
+end
+
 -- What comes from now on is stale in a lease at the earliest, so nobody needs to look before.
-local idle = redis.call('XPENDING', TAG .. stream, GROUP)[1] == 0
+local pending = redis.call('XPENDING', TAG .. stream, GROUP)
+local idle = pending[1] == 0
+if not idle then age_from_now(pending[3]) end
 local quiet = idle and tonumber(lease) or 0
 redis.call('SET', holder_key, consumer, 'PX', math.max(tonumber(ticket), quiet))
 local answer = {'reclaimed', claimed[1], quiet}

@@ -248,6 +248,16 @@ async def test_a_beat_is_one_command_and_a_worker_that_redis_has_forgotten_is_on
     assert raw.smembers(listed_workers("default")) == {world.consumer.encode()}
 
 
+async def test_a_worker_reads_the_clock_of_redis_again_each_minute(world: World, raw: redis.Redis) -> None:
+    """It may be set back, and the runs that a worker began lay in the time ahead until it was restarted."""
+    slots = (Slots("step", 1), Slots("workflow", 1))
+    presence = Presence(world, Workflows(), Health(blocked_limit_s=60), slots=slots, streams=[])
+    world._clock_offset_ms += 3_600_000
+    for _ in range(12):
+        await presence.tick()
+    assert abs(world.now_ms() - raw.time()[0] * 1_000) < 60_000
+
+
 async def test_the_embedded_redis_has_a_state_too() -> None:
     async with World.connect("redisworld://embedded/state") as world:
         await world.start(seen_app.sleeps, 1.0, run_id="r")

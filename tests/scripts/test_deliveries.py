@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
+import anyio
 import msgspec
 import pytest
 
@@ -236,6 +238,49 @@ async def test_nobody_needs_to_sweep_for_a_lease_where_nothing_is_pending(a: Con
 
     assert other.busy
     assert lease_ms - 5_000 < other.quiet_ms <= lease_ms
+
+
+def _crc64(data: bytes) -> int:
+    """That of Redis (Jones), which ends a DUMP."""
+    crc = 0
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x95AC9329AC4BC9B5 if crc & 1 else 0)
+    return crc
+
+
+async def delivered_ahead(a: Consumer, key: str, ahead_ms: int) -> None:
+    """The pending entries of a stream as they are when the clock has gone back: delivered later than now."""
+    dumped = (await a.redis.dump(key))[:-8]
+    [group] = (await a.redis.xinfo_stream(key, full=True))["groups"]
+    for _, _, at, _ in group["pending"]:
+        assert struct.pack("<q", at) in dumped
+        dumped = dumped.replace(struct.pack("<q", at), struct.pack("<q", at + ahead_ms))
+    await a.redis.restore(key, 0, dumped + struct.pack("<Q", _crc64(dumped)), replace=True)
+
+
+async def test_a_reclaim_takes_in_a_lease_what_a_dead_worker_holds_also_when_the_clock_of_redis_has_gone_back(
+    a: Consumer, b: Consumer
+) -> None:
+    """It looked fresh until the time of its delivery had come again; as long, the dead one held the ticket."""
+    key, hour_ms, lease_ms = a.partition.workflows(), 3_600_000, 200
+    await a.redis.xgroup_create(key, GROUP, id="0", mkstream=True)
+    await a.world.deliveries.reclaim((a.partition, "workflows"), "0-0", 10)
+    seconds, _ = await a.redis.time()
+    await a.redis.execute_command("XSETID", key, f"{seconds * 1_000 + hour_ms}-0")  # as entries of that hour leave it
+    await a.start()
+    [lost] = await a.read("workflows")
+    await delivered_ahead(a, key, hour_ms)
+    await a.redis.pexpire(a.partition.reclaim_ticket("workflows"), hour_ms)
+
+    sweep = Sweep("0-0")
+    with anyio.fail_after(10):
+        while not sweep.taken:
+            sweep = await b.world.deliveries.reclaim((b.partition, "workflows"), "0-0", 10, lease_ms=lease_ms)
+            await anyio.sleep(lease_ms / 5_000)
+
+    assert [delivery.entry_id for delivery in sweep.taken] == [lost.entry_id]
 
 
 async def test_a_reclaim_on_a_stream_that_is_gone_makes_it_again(a: Consumer) -> None:
