@@ -266,6 +266,15 @@ class Connection:
         except (RedisUnavailable, ResponseError) as error:
             self.faults.warn("end", "a read cannot be ended and waits its time", level=logging.INFO, error=error)
 
+    def _tls(self, op: str, error: BaseException) -> str:
+        """A word where, at the first call, one side may speak TLS and the other not: neither of them says so."""
+        if op != "ping":
+            return ""
+        if self.settings.url.startswith("rediss"):
+            return "; it may not speak TLS at this port (redis:// is without)" if error_word(error) == "timeout" else ""
+        hung_up = "closed by server" in str(error) or "reset by peer" in str(error)
+        return "; it may want TLS (rediss://)" if hung_up else ""
+
     async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
         self.check_place()
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
@@ -284,9 +293,14 @@ class Connection:
                 pause = min(0.05 * 2 ** min(failed, 6), 2.0) * random.uniform(0.5, 1.0)
                 if clock.monotonic() + pause > began + min(patience, self._most_patience):
                     raise RedisUnavailable(
-                        f"Redis at {redacted(self.settings.url)} {why(error)} (while: {op})"
+                        f"Redis at {redacted(self.settings.url)} {why(error)}{self._tls(op, error)} (while: {op})"
                     ) from error
-                self.faults.warn("redis", "redis unavailable, repeating", op=op, error=why(error))
+                if failed == 1 and error_word(error) == "connection":  # servers and networks close what was idle
+                    self.faults.warn(
+                        "closed", "connection lost, repeating", level=logging.INFO, op=op, error=why(error)
+                    )
+                else:
+                    self.faults.warn("redis", "redis unavailable, repeating", op=op, error=why(error))
                 await asyncio.sleep(pause)
             else:
                 observe(RedisCalled(op, clock.perf_counter() - started))

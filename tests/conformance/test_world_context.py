@@ -318,7 +318,7 @@ async def test_a_blocking_client_whose_connection_dies_is_redis_that_is_unavaila
 
 
 async def test_no_script_is_read_from_disk_after_connecting(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be that of another version by then, upgraded under the process. Or no file can be opened."""
+    """It may be that of another version by then, where the package was upgraded; or no file can be opened."""
 
     def read(path: str) -> str:
         raise OSError(24, "Too many open files", path)

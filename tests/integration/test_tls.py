@@ -46,6 +46,15 @@ def tls_port(authority: trustme.CA, tmp_path: Path) -> Iterator[int]:
         raise
 
 
+@pytest.fixture
+def redis_port() -> Iterator[int]:
+    """A server that does not."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with private_redis(allow_wheel=True, args=["--port", str(port)]):
+        yield port
+
+
 def settings_of(port: int, ca: Path) -> Settings:
     return Settings(url=f"rediss://localhost:{port}?ssl_ca_certs={ca}", redis_timeout_ms=2_000)
 
@@ -63,4 +72,14 @@ async def test_a_certificate_of_somebody_else_is_refused(tls_port: int, tmp_path
     trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     with pytest.raises(RedisUnavailable, match="certificate"):
         async with World.connect(settings=settings_of(tls_port, tmp_path / "other.pem")):
+            pass
+
+
+async def test_where_only_one_side_speaks_tls_the_error_says_so(tls_port: int, tmp_path: Path, redis_port: int) -> None:
+    with pytest.raises(RedisUnavailable, match="it may want TLS \\(rediss://\\)"):
+        async with World.connect(settings=Settings(url=f"redis://localhost:{tls_port}", redis_timeout_ms=1_000)):
+            pass
+    plain = Settings(url=f"rediss://localhost:{redis_port}?ssl_cert_reqs=none", redis_timeout_ms=1_000)
+    with pytest.raises(RedisUnavailable, match="it may not speak TLS at this port"):
+        async with World.connect(settings=plain):
             pass
