@@ -24,6 +24,7 @@ from consumers.workflows import Orchestrator
 from redisworld import messages
 from redisworld.begun import Begun
 from redisworld.errors import MalformedMessage, RedisUnavailable
+from redisworld.facts import named
 from redisworld.keys import Partition
 from redisworld.messages import StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, MessageRead, observe
@@ -215,7 +216,7 @@ class Intake:
             await self._bury_malformed(delivery, error)
         else:
             fault, what = f"delivery {type(error).__name__}", "delivery failed, it comes back after its lease"
-            self._faults.warn(fault, what, where(delivery), level=logging.ERROR, trace=error, error=repr(error))
+            self._faults.warn(fault, what, where(delivery), level=logging.ERROR, trace=error, error=named(error))
 
     async def _bury_malformed(self, delivery: Delivery, error: MalformedMessage) -> None:
         try:

@@ -17,7 +17,7 @@ import msgspec
 
 from redisworld import clock
 from redisworld.errors import MalformedMessage, RedisUnavailable
-from redisworld.facts import fact
+from redisworld.facts import fact, named
 from redisworld.keys import Partition
 from redisworld.observe import LeaseLost, observe
 from redisworld.world import Delivery, Renewal, World
@@ -130,7 +130,7 @@ class LeaseKeeper:
                     self._faults.warn("redis", "leases not renewed, trying again", error=error)
                 except Exception as error:  # the top of a loop: without it no lease of this process is renewed again
                     what = "leases not renewed, trying again"
-                    self._faults.warn("leases", what, level=logging.ERROR, trace=error, error=repr(error))
+                    self._faults.warn("leases", what, level=logging.ERROR, trace=error, error=named(error))
         finally:
             renewal.close()
 

@@ -10,6 +10,7 @@ import anyio
 
 from redisworld.backoff import Backoff
 from redisworld.errors import RedisUnavailable, RedisworldError
+from redisworld.facts import named
 from redisworld.world import FaultLog
 
 _GROWING = Backoff(first_ms=100, cap_ms=1_000, jitter=0.5)
@@ -50,5 +51,5 @@ class Pauses:
         elif isinstance(error, RedisworldError):
             self._faults.warn(what, what, level=logging.ERROR, error=error)
         else:
-            self._faults.warn(what, what, level=logging.ERROR, trace=error, error=repr(error))
+            self._faults.warn(what, what, level=logging.ERROR, trace=error, error=named(error))
         await anyio.sleep(_GROWING.delay_ms(self._failures, self._random) / 1000)

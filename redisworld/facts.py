@@ -37,6 +37,11 @@ def fact(
     _log.log(level, "%s", text, exc_info=trace, extra=extra, stacklevel=2)
 
 
+def named(error: BaseException) -> str:
+    """An error with its type, as the last line of a traceback; redis-py's own repr hides what Redis has said."""
+    return f"{type(error).__name__}: {error}"
+
+
 def _plain(value: object) -> str | int | float:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 

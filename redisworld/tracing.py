@@ -18,7 +18,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from redisworld import observe as o
 from redisworld.durations import parse_ms
 from redisworld.errors import InvalidInput
-from redisworld.facts import fact
+from redisworld.facts import fact, named
 from redisworld.version import VERSION
 
 Attributes = Mapping[str, str | int]
@@ -237,7 +237,7 @@ def _extracted(carrier: o.Carrier | None) -> Context:
     try:
         return propagate.extract(carrier, _NOWHERE) if carrier else _NOWHERE
     except Exception as error:  # a propagator's, which the user chose: it never costs the message
-        fact(logging.DEBUG, "trace carrier not read", error=repr(error))
+        fact(logging.DEBUG, "trace carrier not read", error=named(error))
         return _NOWHERE
 
 

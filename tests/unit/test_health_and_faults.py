@@ -9,6 +9,7 @@ import time
 
 import anyio
 import pytest
+from redis.exceptions import ResponseError
 
 from consumers import server as http_server
 from consumers.health import Health
@@ -181,6 +182,15 @@ async def test_the_pauses_of_a_loop_stay_finite_and_short_however_often_it_has_f
     assert all(0 < pause <= 1 for pause in slept)
     assert min(slept[10:-1]) >= 0.5
     assert slept[-1] <= 0.1
+
+
+@pytest.mark.anyio
+async def test_the_line_of_an_error_that_nobody_expected_says_what_redis_has_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The repr of redis-py 8 is ``server:ResponseError``."""
+    await Pauses(FaultLog()).after("sweep failed", ResponseError("unknown command 'XPENDING'"))
+    assert "ResponseError: unknown command 'XPENDING'" in caplog.records[0].message
 
 
 class Unready:
