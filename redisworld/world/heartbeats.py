@@ -8,6 +8,7 @@ only a scan of all keys could find them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -103,19 +104,31 @@ class Heartbeats:
         await self._prune_workers()
         await self._prune_streams(now_ms)
 
-    async def _prune_workers(self) -> None:
+    async def longest_lease_ms(self) -> int:
+        """The longest lease that a live worker works with; 0 where none says. Raises as ``beat``."""
+        longest = 0
+        for beat in (await self._beats()).values():
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # somebody else's
+                longest = max(longest, msgspec.json.decode(beat or b"", type=WorkerState).lease_ms)
+        return longest
+
+    async def _beats(self) -> dict[str, bytes | None]:
+        """The last beat of each worker on the list, None of one that has gone."""
+
         async def read() -> Any:
             return await self._connection.commands.smembers(listed_workers(self._namespace))
 
         listed = [name.decode("utf-8", "replace") for name in await self._listing("listed_workers", read)]
         if not listed:
-            return
+            return {}
 
         async def look() -> Any:
             return await self._connection.commands.mget([worker_key(self._namespace, name) for name in listed])
 
-        lives = await self._listing("look_at_workers", look)
-        if gone := [name for name, beat in zip(listed, lives, strict=True) if beat is None]:
+        return dict(zip(listed, await self._listing("look_at_workers", look), strict=True))
+
+    async def _prune_workers(self) -> None:
+        if gone := [name for name, beat in (await self._beats()).items() if beat is None]:
 
             async def remove() -> Any:
                 return await self._connection.commands.srem(listed_workers(self._namespace), *gone)
