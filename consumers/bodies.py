@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
@@ -18,6 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from consumers.forked import EndsForked
+from redisworld.begun import Work
 from redisworld.errors import StepTimeout
 from redisworld.metadata import StepScope, current_step
 from redisworld.workflows import Step
@@ -127,12 +127,14 @@ class Bodies:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
         except asyncio.CancelledError as error:
-            if _worker_ends():
+            if _ends(body, before):
                 raise
             if body.why is not None:
                 raise body.why from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
         except BaseException as error:
+            if _ends(body, before):
+                raise asyncio.CancelledError from error
             if body.why is None or isinstance(error, GeneratorExit) or _own(step, body.why, error):
                 raise
             raise body.why from error
@@ -141,7 +143,7 @@ class Bodies:
                 timer.cancel()
             current_step.reset(known)
             self._running.remove(body)
-            if not _worker_ends():
+            if not _ends(body, before):
                 await _take_back(body.task, before)
             self._ended.set()
 
@@ -274,9 +276,11 @@ async def _take_back(task: asyncio.Task[Any], before: int) -> None:
         task.uncancel()
 
 
-def _worker_ends() -> bool:
-    """Whether a task group around the body has been cancelled; a body that cancels its own task is told apart."""
-    return anyio.current_effective_deadline() == -math.inf
+def _ends(body: _Running, before: int) -> bool:
+    """Whether the task that runs the body is being ended; a body may also have cancelled it by itself."""
+    if isinstance(body.task, Work):
+        return body.task.ended
+    return body.task.cancelling() > before + body.cancels
 
 
 def _current_task() -> asyncio.Task[Any]:

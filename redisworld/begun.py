@@ -9,6 +9,12 @@ from types import TracebackType
 from typing import Any
 
 
+class Work(asyncio.Task[None]):
+    """A task that knows whether whoever has begun it ends it, or it was cancelled by what runs in it."""
+
+    ended = False
+
+
 class Begun:
     """Tasks that raise nothing and that nobody waits for. Leaving it as a context cancels what still goes on.
 
@@ -16,7 +22,7 @@ class Begun:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[Work] = set()
 
     async def __aenter__(self) -> Begun:
         return self
@@ -31,9 +37,9 @@ class Begun:
         """Go on with it in a task of its own; on Python 3.12 and later it has begun when this returns."""
         loop = asyncio.get_running_loop()
         if sys.version_info >= (3, 12):
-            task = asyncio.Task(work, loop=loop, eager_start=True)
+            task = Work(work, loop=loop, eager_start=True)
         else:
-            task = asyncio.Task(work, loop=loop)
+            task = Work(work, loop=loop)
         if not task.done():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -41,6 +47,7 @@ class Begun:
     def cancel(self) -> None:
         """Cancel what goes on."""
         for task in self._tasks:
+            task.ended = True
             task.cancel()
 
     async def done(self) -> None:

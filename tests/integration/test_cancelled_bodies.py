@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from consumers.worker import Worker
-from redisworld import FatalError, RetryableError, RunCancelled, RunFailed, Settings, Workflows, World, failures
-from redisworld.events import Event, parse
+from redisworld import FatalError, RetryableError, RunCancelled, RunFailed, Settings, Step, Workflows, World, failures
+from redisworld.events import Event, EventKind, parse
 
 pytestmark = pytest.mark.anyio
 
@@ -380,6 +380,29 @@ async def test_a_body_that_cancels_its_own_task_has_its_outcome_at_once(redis_ur
 
         raised = "the step's body raised CancelledError by itself"
         assert await run.result(timeout=SOON_S) == [raised, "swallowed", "unseen", "swallowed"]
+
+
+@wf.workflow
+async def of_one_that_waits(name: str, run: str) -> None:
+    await wf.steps[name](run)
+
+
+@pytest.mark.parametrize("step", [endless, puts_it_in_its_own_words], ids=lambda step: str(step.name))
+async def test_a_worker_that_is_ended_by_force_records_nothing_of_the_bodies_that_it_ends(
+    redis_url: str, step: Step[..., Any]
+) -> None:
+    """As after an error of its own: no attempt is charged for what nobody let end."""
+    run_id = f"by force {step.name}".replace(" ", "-")
+    told[run_id] = []
+    async with World.connect(settings=Settings(url=redis_url, partitions=1)) as world:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(Worker(world, wf).run)
+            await world.start(of_one_that_waits, step.name, run_id, run_id=run_id)
+            await until(run_id, "began")
+            tasks.cancel_scope.cancel()
+        kinds = [parse(element).kind for element in await world.log(run_id)]
+
+    assert kinds[-1] == EventKind.STEP_STARTED
 
 
 async def test_a_run_that_completes_leaves_its_steps_alone(redis_url: str) -> None:
