@@ -24,7 +24,7 @@ from redisworld.runs import Status
 from redisworld.workflows import Workflows
 from redisworld.world import Stream, World
 from redisworld.world.living import Living, discover, look_through, nothing_seen
-from redisworld.world.recovering import Place, Suspect
+from redisworld.world.recovering import RowCursor, Suspect
 
 PAGE = 50
 """Open runs that are asked for at once, and looked at by one script, as far as their rows are short."""
@@ -67,7 +67,7 @@ class Recovery:
         laps = [(partition, status) for status in (Status.RUNNING, Status.PENDING) for partition in world.partitions]
         self._turns = itertools.cycle(laps)
         self._cursors = dict.fromkeys(laps, 0)
-        self._unread: dict[tuple[Partition, Status], list[Place]] = {lap: [] for lap in laps}
+        self._unread: dict[tuple[Partition, Status], list[RowCursor]] = {lap: [] for lap in laps}
         self._waiting: dict[Partition, set[Suspect]] = {partition: set() for partition in world.partitions}
         self._searches: dict[Partition, _Search] = {}
         self._quiet = dict.fromkeys(world.partitions, 0)
@@ -136,8 +136,8 @@ class Recovery:
                 self._cursors[lap], run_ids = await self._world.recovery.page(
                     partition, status, self._cursors[lap], PAGE
                 )
-                self._unread[lap] = [Place(run_id) for run_id in run_ids]
-            page = [Place(next(iter(waiting)).run_id)] if full else self._unread[lap][:PAGE]
+                self._unread[lap] = [RowCursor(run_id) for run_id in run_ids]
+            page = [RowCursor(next(iter(waiting)).run_id)] if full else self._unread[lap][:PAGE]
             looked = await self._world.recovery.suspects(partition, page, ticket_ms=self._ticket_ms)
             if looked is None:  # another worker has the ticket
                 self._unread[lap] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,12 +21,10 @@ class Attributes:
 
     async def read(self, run_id: str) -> dict[str, str]:
         """All of them, also of a run that has ended. Raises RunNotFound."""
-        key = self._world.partition(run_id).run(run_id)
-
-        async def call() -> Any:
-            return await self._world.connection.commands.hmget(key, "status", "attributes")
-
-        status, found = await self._world.connection.run("read_attributes", call)
+        connection, key = self._world.connection, self._world.partition(run_id).run(run_id)
+        status, found = await connection.run(
+            "read_attributes", lambda: connection.commands.hmget(key, "status", "attributes")
+        )
         if status is None:
             raise RunNotFound(run_id)
         return msgspec.json.decode(found, type=dict[str, str]) if found else {}

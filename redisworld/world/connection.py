@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from redis.exceptions import (
@@ -32,7 +32,7 @@ from redisworld.world.addresses import Address, node_named, nodes_named, redacte
 from redisworld.world.clients import blocking_client, is_embedded
 from redisworld.world.faults import FaultLog
 from redisworld.world.nodes import COMMANDS_AT_ONCE, Alone, BlockingRead, Cluster
-from redisworld.world.refusals import RAISED, error_word, is_transient, unwrapped, why
+from redisworld.world.refusals import RAISED, checked, error_word, is_transient, unwrapped, why
 from redisworld.world.routed_blocking import RoutedBlocking
 
 _CLOSE_S = 1.0
@@ -203,6 +203,35 @@ class Connection:
                 return await call()
 
         return await self._repeat(op, attempt, patience_ms)
+
+    async def pipe(
+        self,
+        op: str,
+        fill: Callable[[Any], object],
+        *,
+        raises: Literal["all", "transient", "none"] = "all",
+        patience_ms: int | None = None,
+    ) -> list[Any]:
+        """The replies to commands that are sent together and may be repeated: ``fill`` puts them into a pipeline.
+
+        Never in MULTI, which a full Redis refuses, and with a cluster they may go to many nodes. ``fill`` is called
+        again for each repeat. ``raises`` says which error replies are raised, as by ``run``; others are among the
+        replies.
+        """
+
+        async def call() -> list[Any]:
+            pipeline = self.commands.pipeline(transaction=False)
+            fill(pipeline)
+            replies: list[Any] = await pipeline.execute(raise_on_error=raises == "all")
+            return checked(replies) if raises == "transient" else replies
+
+        replies: list[Any] = await self.run(op, call, patience_ms=patience_ms)
+        return replies
+
+    async def time_ms(self) -> int:
+        """Redis TIME in epoch ms. Raises RedisUnavailable."""
+        seconds, micros = await self.run("time", self.commands.time)
+        return int(seconds * 1_000 + micros // 1_000)
 
     async def script(
         self,

@@ -16,7 +16,7 @@ from redisworld.settings import SPEC_VERSION
 from redisworld.world.deliveries import number_in
 from redisworld.world.dispatch import context_of
 from redisworld.world.queue import fields_of
-from redisworld.world.replies import detail_of, entry_number, word_of
+from redisworld.world.replies import detail_of, entry_number, text_of, word_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -64,7 +64,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     def text(self, field: str) -> str:
         """A clear field of the original as text, or ``""``."""
-        return self.original.get(field, b"").decode("utf-8", "replace")
+        return text_of(self.original.get(field, b""))
 
     @property
     def run_id(self) -> str:
@@ -103,15 +103,8 @@ class DeadLetters:
 
     async def count(self) -> int:
         """How many there are."""
-
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            for partition in self._world.partitions:
-                pipeline.xlen(partition.dead)
-            return await pipeline.execute()
-
-        counts: list[int] = await self._world.connection.run("count_letters", call)
-        return sum(counts)
+        keys = [partition.dead for partition in self._world.partitions]
+        return sum(await self._world.connection.pipe("count_letters", lambda pipe: [pipe.xlen(key) for key in keys]))
 
     async def letters(
         self, *, reason: str = "", run_id: str = "", kind: str = "", after: str = ""
@@ -135,11 +128,8 @@ class DeadLetters:
     async def show(self, name: str) -> Letter:
         """The letter of this name. Raises LetterNotFound, InvalidInput for a name that cannot be one."""
         partition, entry = self._place(name)
-
-        async def call() -> Any:
-            return await self._world.connection.commands.xrange(partition.dead, entry, entry)
-
-        found = await self._world.connection.run("read_letter", call)
+        connection = self._world.connection
+        found = await connection.run("read_letter", lambda: connection.commands.xrange(partition.dead, entry, entry))
         if not found:
             raise LetterNotFound(name)
         return _letter(partition, *found[0])
@@ -216,20 +206,18 @@ class DeadLetters:
         return self._world.partitions[int(found[1])], found[2]
 
     async def _last(self, partition: Partition) -> str:
-        async def call() -> Any:
-            return await self._world.connection.commands.xrevrange(partition.dead, count=1)
-
-        found = await self._world.connection.run("read_letters", call)
+        connection = self._world.connection
+        found = await connection.run("read_letters", lambda: connection.commands.xrevrange(partition.dead, count=1))
         return found[0][0].decode() if found else ""
 
     async def _page(self, partition: Partition, after: str, last: str) -> list[Letter]:
-        async def call() -> Any:
-            start = f"({after}" if after else "-"
-            return await self._world.connection.commands.xrange(partition.dead, start, last, count=_PAGE)
-
         if after and entry_number(after) >= entry_number(last):
             return []
-        return [_letter(partition, *item) for item in await self._world.connection.run("read_letters", call)]
+        connection, start = self._world.connection, f"({after}" if after else "-"
+        found = await connection.run(
+            "read_letters", lambda: connection.commands.xrange(partition.dead, start, last, count=_PAGE)
+        )
+        return [_letter(partition, *item) for item in found]
 
 
 def _letter(partition: Partition, entry: bytes, pairs: Any) -> Letter:
@@ -237,7 +225,7 @@ def _letter(partition: Partition, entry: bytes, pairs: Any) -> Letter:
     fields = fields_of(pairs)
 
     def text(name: str) -> str:
-        return fields.get(name, b"").decode("utf-8", "replace")
+        return text_of(fields.get(name, b""))
 
     return Letter(
         partition=partition,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redisworld.errors import MalformedMessage
 from redisworld.keys import Partition
 from redisworld.world.findings import Finding
 from redisworld.world.recovering import Mode
+from redisworld.world.replies import text_of
+from redisworld.world.scanning import pages
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -27,12 +30,11 @@ async def examine_delayed(
     async for member in _bodies_without_member(world, partition, tick):
         async for finding in _mend(world, partition, member, "body_without_delayed", fix=fix):
             yield finding
-    now, _ = await world.connection.run("time", world.connection.commands.time)
-
-    async def count() -> Any:
-        return await world.connection.commands.zcount(partition.delayed, "-inf", now * 1_000 - _LATE_MS)
-
-    if overdue := await world.connection.run("count_overdue", count):
+    connection = world.connection
+    latest = await connection.time_ms() - _LATE_MS
+    if overdue := await connection.run(
+        "count_overdue", lambda: connection.commands.zcount(partition.delayed, "-inf", latest)
+    ):
         what = f"{overdue} timers and delayed messages are more than {_LATE_MS // 1000} s overdue"
         yield Finding(code="overdue", what=what, where=(partition.delayed,))
 
@@ -57,51 +59,27 @@ async def _mend(world: World, partition: Partition, member: str, code: str, *, f
 
 
 async def _members_without_body(world: World, partition: Partition, tick: Callable[[int], None]) -> AsyncIterator[str]:
-    cursor = 0
-    while True:
-
-        async def call(at: int = cursor) -> Any:
-            return await world.connection.commands.zscan(partition.delayed, at, count=_PAGE)
-
-        cursor, found = await world.connection.run("scan_delayed", call)
+    bodies, page = partition.delayed_body, partial(world.connection.commands.zscan, partition.delayed, count=_PAGE)
+    async for found in pages(world.connection, "scan_delayed", page):
         members = [member for member, _ in found if not member.startswith(b"wait ")]  # timers have no body
         tick(len(found))
-        if members:
-
-            async def bodies(members: list[bytes] = members) -> Any:
-                pipeline = world.connection.commands.pipeline(transaction=False)
-                for member in members:
-                    pipeline.hexists(partition.delayed_body, member)
-                return await pipeline.execute()
-
-            there = await world.connection.run("find_bodies", bodies)
-            for member, has_body in zip(members, there, strict=True):
-                if not has_body:
-                    yield member.decode("utf-8", "replace")
-        if not int(cursor):
-            return
+        there = await _of_each(world, "find_bodies", members, lambda pipe, member: pipe.hexists(bodies, member))
+        for member, has_body in zip(members, there, strict=True):
+            if not has_body:
+                yield text_of(member)
 
 
 async def _bodies_without_member(world: World, partition: Partition, tick: Callable[[int], None]) -> AsyncIterator[str]:
-    cursor = 0
-    while True:
-
-        async def call(at: int = cursor) -> Any:
-            return await world.connection.commands.hscan(partition.delayed_body, at, count=50)  # bodies come along
-
-        cursor, found = await world.connection.run("scan_bodies", call)
-        members = list(found)
+    key, page = partition.delayed, partial(world.connection.commands.hscan, partition.delayed_body, count=50)
+    async for members in pages(world.connection, "scan_bodies", page):  # bodies come along, so they are few
         tick(len(members))
-        if members:
+        dues = await _of_each(world, "find_members", members, lambda pipe, member: pipe.zscore(key, member))
+        for member, due in zip(members, dues, strict=True):
+            if due is None:
+                yield text_of(member)
 
-            async def scores(members: list[bytes] = members) -> Any:
-                pipeline = world.connection.commands.pipeline(transaction=False)
-                for member in members:
-                    pipeline.zscore(partition.delayed, member)
-                return await pipeline.execute()
 
-            for member, due in zip(members, await world.connection.run("find_members", scores), strict=True):
-                if due is None:
-                    yield member.decode("utf-8", "replace")
-        if not int(cursor):
-            return
+async def _of_each(world: World, op: str, members: Collection[bytes], ask: Callable[[Any, bytes], object]) -> list[Any]:
+    if not members:
+        return []
+    return await world.connection.pipe(op, lambda pipe: [ask(pipe, member) for member in members])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redisworld.keys import Partition
+from redisworld.runs import OPEN
 from redisworld.world.examine_runs import examine_listing
 from redisworld.world.findings import Finding
 from redisworld.world.replies import text_of
@@ -35,27 +36,21 @@ async def examine_keys(
 async def _pointer(world: World, partition: Partition, token: str, *, fix: bool) -> Finding | None:
     """A pointer that nothing will ever release. One that expires, or stands in the releases, goes by itself."""
     key = partition.hook(token)
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.hmget(key, "run", "hook")
-        pipeline.pttl(key)
-        return await pipeline.execute()
-
-    (run, hook), left_ms = await world.connection.run("look_at_pointer", call)
+    (run, hook), left_ms = await world.connection.pipe(
+        "look_at_pointer", lambda pipe: (pipe.hmget(key, "run", "hook"), pipe.pttl(key))
+    )
     if run is None or left_ms >= 0:
         return None
     run_id, hook_id = text_of(run), text_of(hook or b"")
     home = world.partition(run_id)
-
-    async def holder() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.hmget(home.run(run_id), "status", f"h:{hook_id}")
-        pipeline.hexists(home.releases, f"{run_id} {hook_id}")
-        return await pipeline.execute()
-
-    (status, state), released = await world.connection.run("look_at_holder", holder)
-    if released or (status in (b"pending", b"running") and state in (b"open", b"claiming")):
+    (status, state), released = await world.connection.pipe(
+        "look_at_holder",
+        lambda pipe: (
+            pipe.hmget(home.run(run_id), "status", f"h:{hook_id}"),
+            pipe.hexists(home.releases, f"{run_id} {hook_id}"),
+        ),
+    )
+    if released or (text_of(status) in OPEN and state in (b"open", b"claiming")):
         return None
     mended = ""
     if fix:

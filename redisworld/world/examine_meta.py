@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from redisworld.keys import Partition, meta, partition_of
 from redisworld.settings import Settings
 from redisworld.world.connection import Connection
@@ -37,11 +35,10 @@ async def examine_lost_meta(settings: Settings, *, fix: bool) -> Finding | None:
 
 async def examine_meta(connection: Connection, count: int, *, fix: bool) -> Finding | None:
     """The finding of a namespace that is open, and has lost its meta hash since."""
-
-    async def call() -> Any:
-        return await connection.commands.hmget(meta(connection.settings.namespace), "partitions", "data_version")
-
-    if None not in await connection.run("read_meta", call):
+    key = meta(connection.settings.namespace)
+    if None not in await connection.run(
+        "read_meta", lambda: connection.commands.hmget(key, "partitions", "data_version")
+    ):
         return None
     return await _with_count(connection, count, fix=fix)
 
@@ -63,14 +60,9 @@ def _finding(settings: Settings, told: str, mended: str = "") -> Finding:
 
 async def _counts_that_fit(connection: Connection, used: list[Partition]) -> list[int]:
     """The partition counts under which each run lies where it lies."""
-
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
-        for partition in used:
-            pipeline.zrange(partition.index("created"), 0, _RUNS - 1)
-        return await pipeline.execute()
-
-    found = await connection.run("read_run_ids", call)
+    found = await connection.pipe(
+        "read_run_ids", lambda pipe: [pipe.zrange(partition.index("created"), 0, _RUNS - 1) for partition in used]
+    )
     lies = [(text_of(run), partition.number) for partition, runs in zip(used, found, strict=True) for run in runs]
     least = max(partition.number for partition in used) + 1
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redisworld.errors import MalformedMessage
@@ -12,6 +13,7 @@ from redisworld.world.findings import Finding
 from redisworld.world.living import Living, look_through, nothing_seen
 from redisworld.world.recovering import Mode, Suspect
 from redisworld.world.replies import text_of
+from redisworld.world.scanning import pages
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -110,19 +112,13 @@ async def _lost(
 
 
 async def _settled_by_hand(world: World, partition: Partition, seen: Living, *, fix: bool) -> AsyncIterator[Finding]:
+    connection = world.connection
     for stream, entry, run in seen.settled_by_hand:
         key = partition.tag + stream
-
-        async def look(key: str = key, entry: str = entry) -> Any:
-            return await world.connection.commands.xrange(key, entry, entry)
-
-        async def delete(key: str = key, entry: str = entry) -> Any:
-            return await world.connection.commands.xdel(key, entry)
-
-        if not await world.connection.run("find_entry", look):
+        if not await connection.run("find_entry", partial(connection.commands.xrange, key, entry, entry)):
             continue  # it was settled while we looked
         if fix:
-            await world.connection.run("delete_entry", delete)
+            await connection.run("delete_entry", partial(connection.commands.xdel, key, entry))
         what = f"entry {entry} of run {run} was acknowledged and left in the stream"
         yield Finding(code="settled_by_hand", what=what, where=(key,), mended="deleted it" if fix else "")
 
@@ -130,21 +126,15 @@ async def _settled_by_hand(world: World, partition: Partition, seen: Living, *, 
 async def _rows(world: World, partition: Partition, run_ids: list[str], *, fix: bool) -> AsyncIterator[Finding]:
     """What the row and its neighbours say: letters, TTLs, tokens; and whether there is a row."""
 
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def look(pipe: Any) -> None:
         for run_id in run_ids:
-            pipeline.hmget(partition.run(run_id), "status", "parked")
-            for key in (
-                partition.run(run_id),
-                partition.log(run_id),
-                partition.hooks(run_id),
-                partition.resumes(run_id),
-            ):
-                pipeline.pttl(key)
-            pipeline.hgetall(partition.hooks(run_id))
-        return await pipeline.execute(raise_on_error=False)
+            row, hooks = partition.run(run_id), partition.hooks(run_id)
+            pipe.hmget(row, "status", "parked")
+            for key in (row, partition.log(run_id), hooks, partition.resumes(run_id)):
+                pipe.pttl(key)
+            pipe.hgetall(hooks)
 
-    answers = iter(await world.connection.run("look_at_rows", call))
+    answers = iter(await world.connection.pipe("look_at_rows", look, raises="none"))
     for run_id in run_ids:
         row, *lives = (next(answers) for _ in range(5))
         held = next(answers)
@@ -164,15 +154,11 @@ async def _rows(world: World, partition: Partition, run_ids: list[str], *, fix: 
 
 async def _letters(world: World, partition: Partition, parked: bytes | None) -> str:
     """The names of the letters that a row names and that are there still."""
-    ids = text_of(parked or b"").split()
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for letter in ids:
-            pipeline.xrange(partition.dead, letter, letter)
-        return await pipeline.execute()
-
-    found = await world.connection.run("find_letters", call) if ids else []
+    if not (ids := text_of(parked or b"").split()):
+        return ""
+    found = await world.connection.pipe(
+        "find_letters", lambda pipe: [pipe.xrange(partition.dead, id, id) for id in ids]
+    )
     return ", ".join(f"{partition.number}/{letter}" for letter, there in zip(ids, found, strict=True) if there)
 
 
@@ -182,20 +168,18 @@ async def _hook(
     """An open hook whose token points elsewhere, or nowhere."""
     pointer = world.partition(token).hook(token)
 
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.hmget(pointer, "run", "hook")
-        pipeline.hmget(partition.run(run_id), "status", f"h:{hook_id}")  # last: what it says of the hook holds still
-        return await pipeline.execute()
+    def look(pipe: Any) -> None:
+        pipe.hmget(pointer, "run", "hook")
+        pipe.hmget(partition.run(run_id), "status", f"h:{hook_id}")  # last: what it says of the hook holds still
 
-    (run, hook), (status, state) = await world.connection.run("look_at_hook", call)
-    if state != b"open" or status not in (b"pending", b"running") or (run, hook) == (run_id.encode(), hook_id.encode()):
+    (run, hook), (status, state) = await world.connection.pipe("look_at_hook", look)
+    if state != b"open" or text_of(status) not in OPEN or (run, hook) == (run_id.encode(), hook_id.encode()):
         return
     mended = ""
     if fix:
         reply = await world.call("claim_token", world.partition(token), token, run_id, hook_id, "", "")
         mended = "pointed the token at it again" if reply[0] == b"claimed" else ""
-    elsewhere = f"points to run {run.decode('utf-8', 'replace')}" if run else "points to nothing"
+    elsewhere = f"points to run {text_of(run)}" if run else "points to nothing"
     what = f"run {run_id}: hook {hook_id} is open, and its token {token!r} {elsewhere}"
     yield Finding(code="hook_pointer", what=what, where=(partition.run(run_id), pointer), mended=mended)
 
@@ -222,20 +206,14 @@ async def examine_listing(world: World, partition: Partition, run_id: str, *, fi
 
 async def examine_listings(world: World, partition: Partition, *, fix: bool, tick: Tick) -> AsyncIterator[Finding]:
     """Whether each listed run exists, and whether finished ones go when their time is over."""
-    cursor = 0
-    while True:
-
-        async def page(at: int = cursor) -> Any:
-            return await world.connection.commands.zscan(partition.index("created"), at, count=500)
-
-        cursor, members = await world.connection.run("page_runs", page)
+    commands = world.connection.commands
+    created = partition.index("created")
+    async for members in pages(world.connection, "page_runs", lambda at: commands.zscan(created, at, count=500)):
         run_ids = [text_of(member) for member, _ in members]
         tick(len(run_ids))
         for run_id in await _wrongly_listed(world, partition, run_ids):
             async for finding in examine_listing(world, partition, run_id, fix=fix):
                 yield finding
-        if not int(cursor):
-            break
     async for finding in _not_reaped(world, partition, fix=fix):
         yield finding
 
@@ -244,35 +222,26 @@ async def _wrongly_listed(world: World, partition: Partition, run_ids: list[str]
     """Those without a row, or not among the runs of their status."""
     if not run_ids:
         return []
-
-    async def rows() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hget(partition.run(run_id), "status")
-        return await pipeline.execute(raise_on_error=False)
-
-    statuses = await world.connection.run("read_statuses", rows)
+    statuses = await world.connection.pipe(
+        "read_statuses", lambda pipe: [pipe.hget(partition.run(run), "status") for run in run_ids], raises="none"
+    )
     known = [(run, text_of(found)) for run, found in zip(run_ids, statuses, strict=True) if isinstance(found, bytes)]
     absent = [run for run, found in zip(run_ids, statuses, strict=True) if found is None]
 
-    async def scores() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def scores(pipe: Any) -> None:
         for run, status in known:
-            pipeline.zscore(partition.index(f"status:{status}"), run)
-        return await pipeline.execute(raise_on_error=False)
+            pipe.zscore(partition.index(f"status:{status}"), run)
 
-    listed = await world.connection.run("read_listings", scores) if known else []
+    listed = await world.connection.pipe("read_listings", scores, raises="none") if known else []
     return absent + [run for (run, _), score in zip(known, listed, strict=True) if score is None]
 
 
 async def _not_reaped(world: World, partition: Partition, *, fix: bool) -> AsyncIterator[Finding]:
-    now, _ = await world.connection.run("time", world.connection.commands.time)
-    latest = now * 1_000 - 3 * world.settings.reap_every_ms
-
-    async def call() -> Any:
-        return await world.connection.commands.zcount(partition.expiring, "-inf", latest)
-
-    if late := await world.connection.run("count_expired", call):
+    connection = world.connection
+    latest = await connection.time_ms() - 3 * world.settings.reap_every_ms
+    if late := await connection.run(
+        "count_expired", lambda: connection.commands.zcount(partition.expiring, "-inf", latest)
+    ):
         reaped = 0
         while fix and (some := await world.upkeep.reap(partition, 200)):
             reaped += some

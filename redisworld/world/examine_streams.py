@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from redis.exceptions import ResponseError
 
@@ -41,10 +42,7 @@ async def examine_streams(
 
 
 async def _has_group(world: World, key: str) -> bool:
-    async def call() -> Any:
-        return await world.connection.commands.xinfo_groups(key)
-
-    groups = await world.connection.run("groups", call)
+    groups = await world.connection.run("groups", lambda: world.connection.commands.xinfo_groups(key))
     return our_group(groups) is not None
 
 
@@ -55,12 +53,9 @@ async def _deliveries(world: World, key: str, *, fix: bool) -> AsyncIterator[Fin
     deleted: list[str] = []
     start = "-"
     for _ in range(_PAGES):
-
-        async def call(at: str = start) -> Any:
-            return await world.connection.commands.xpending_range(key, GROUP, at, "+", count=_PAGE, idle=old_ms)
-
+        page = partial(world.connection.commands.xpending_range, key, GROUP, start, "+", count=_PAGE, idle=old_ms)
         try:
-            pending = await world.connection.run("stale_deliveries", call)
+            pending = await world.connection.run("stale_deliveries", page)
         except ResponseError as error:
             if is_transient(error):
                 raise
@@ -100,43 +95,28 @@ async def _there(world: World, key: str, entries: list[str]) -> set[str]:
     """Those of these entries that the stream still has."""
     if not entries:
         return set()
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for entry in entries:
-            pipeline.xrange(key, entry, entry)
-        return await pipeline.execute()
-
-    found = await world.connection.run("find_entries", call)
+    found = await world.connection.pipe("find_entries", lambda pipe: [pipe.xrange(key, id, id) for id in entries])
     return {entry for entry, item in zip(entries, found, strict=True) if item}
 
 
 async def _unread(world: World, key: str) -> Finding | None:
     """Messages that wait where nobody reads."""
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.xinfo_groups(key)
-        pipeline.xinfo_consumers(key, GROUP)
-        return await pipeline.execute()
-
+    connection = world.connection
     try:
-        groups, consumers = await world.connection.run("readers", call)
+        groups, consumers = await connection.pipe(
+            "readers", lambda pipe: (pipe.xinfo_groups(key), pipe.xinfo_consumers(key, GROUP))
+        )
     except ResponseError as error:
         if is_transient(error):
             raise
         return None
     if (ours := our_group(groups)) is None:
         return None
-    delivered = text_of(ours["last-delivered-id"])
-
-    async def first() -> Any:
-        return await world.connection.commands.xrange(key, f"({delivered}", "+", count=1)
-
-    waiting = await world.connection.run("first_unread", first)
+    behind = f"({text_of(ours['last-delivered-id'])}"
+    waiting = await connection.run("first_unread", lambda: connection.commands.xrange(key, behind, "+", count=1))
     quiet_ms = 2 * world.settings.lease_ms
-    now, _ = await world.connection.run("time", world.connection.commands.time)
-    if not waiting or now * 1_000 - entry_ms(waiting[0][0]) < quiet_ms:
+    now = await connection.time_ms()
+    if not waiting or now - entry_ms(waiting[0][0]) < quiet_ms:
         return None
     if any(consumer["idle"] < quiet_ms for consumer in consumers):
         return None
@@ -149,14 +129,9 @@ async def _unread(world: World, key: str) -> Finding | None:
 
 async def examine_dead_letters(world: World, partition: Partition) -> AsyncIterator[Finding]:
     """How many wait, and of which reasons the latest are."""
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.xlen(partition.dead)
-        pipeline.xrevrange(partition.dead, count=_PAGE)
-        return await pipeline.execute()
-
-    count, latest = await world.connection.run("read_letters", call)
+    count, latest = await world.connection.pipe(
+        "read_letters", lambda pipe: (pipe.xlen(partition.dead), pipe.xrevrange(partition.dead, count=_PAGE))
+    )
     if count:
         reasons = Counter(text_of(fields.get(b"reason", b"?")) for _, fields in latest)
         told = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redisworld.keys import Partition, listed_streams, listed_workers
 from redisworld.runs import Status
@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 async def examine_types(world: World, wanted: dict[str, str]) -> list[Finding]:
     """Keys in the place of ours that are of another type than ``wanted`` for them; one round trip."""
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for key in wanted:
-            pipeline.type(key)
-        return await pipeline.execute()
-
-    found = await world.connection.run("look_at_types", call)
+    found = await world.connection.pipe("look_at_types", lambda pipe: [pipe.type(key) for key in wanted])
     return [
         Finding(code="foreign_key", what=f"{key} is a {there.decode()}, and has to be a {kind}", where=(key,))
         for (key, kind), there in zip(wanted.items(), found, strict=True)

@@ -16,6 +16,7 @@ from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP, Partition
 from redisworld.world.queue import fields_of
 from redisworld.world.refusals import is_transient
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -26,7 +27,7 @@ _EARLIER_MS = 1_000
 """An event's time is never below the one before, so it may be a little later than the entry's."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message is. Without a ``consumer`` it is unread; ``held`` says that one has it."""
 
     stream: str
@@ -44,7 +45,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 async def find_messages(
     world: World, run_id: str, ids: Collection[str], *, streams: Sequence[str], since: int
-) -> dict[str, Place]:
+) -> dict[str, Whereabouts]:
     """The places of those of a run's messages, by message id, that stand in the first 1,000 entries since then.
 
     ``since`` is epoch ms. At most ten commands for each stream, and one for each message that is found.
@@ -65,22 +66,20 @@ async def find_messages(
             start = f"({page[-1][0].decode()}"
     places = await holders(world, partition, list(found.values()))
     return {
-        id: place or Place(stream=stream, entry=entry)
+        id: place or Whereabouts(stream=stream, entry=entry)
         for (id, (stream, entry)), place in zip(found.items(), places, strict=True)
     }
 
 
-async def holders(world: World, partition: Partition, entries: Sequence[tuple[str, str]]) -> list[Place | None]:
+async def holders(world: World, partition: Partition, entries: Sequence[tuple[str, str]]) -> list[Whereabouts | None]:
     """Who holds these entries (stream and id): None for one that is pending under nobody. One command each."""
 
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def look(pipe: Any) -> None:
         for stream, entry in entries:
-            pipeline.xpending_range(partition.tag + stream, GROUP, entry, entry, count=1)
-        return await pipeline.execute(raise_on_error=False)
+            pipe.xpending_range(partition.tag + stream, GROUP, entry, entry, count=1)
 
-    answers = await world.connection.run("find_holders", call) if entries else []
-    places: list[Place | None] = []
+    answers = await world.connection.pipe("find_holders", look, raises="none") if entries else []
+    places: list[Whereabouts | None] = []
     for (stream, entry), answer in zip(entries, answers, strict=True):
         if isinstance(answer, Exception) and is_transient(answer):
             raise answer
@@ -89,10 +88,10 @@ async def holders(world: World, partition: Partition, entries: Sequence[tuple[st
             continue
         pending = answer[0]
         places.append(
-            Place(
+            Whereabouts(
                 stream=stream,
                 entry=entry,
-                consumer=pending["consumer"].decode("utf-8", "replace"),
+                consumer=text_of(pending["consumer"]),
                 idle_ms=pending["time_since_delivered"],
                 deliveries=pending["times_delivered"],
             )
@@ -101,10 +100,8 @@ async def holders(world: World, partition: Partition, entries: Sequence[tuple[st
 
 
 async def _page(world: World, key: str, start: str) -> Any:
-    async def call() -> Any:
-        return await world.connection.commands.xrange(key, start, "+", count=_PAGE)
-
-    return await world.connection.run("find_messages", call)
+    connection = world.connection
+    return await connection.run("find_messages", lambda: connection.commands.xrange(key, start, "+", count=_PAGE))
 
 
 def _message_id(fields: dict[str, bytes], run_id: str) -> str:

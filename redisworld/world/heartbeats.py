@@ -7,8 +7,8 @@ only a scan of all keys could find them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,8 +16,9 @@ from redis.exceptions import ResponseError
 
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.keys import Partition, listed_streams, listed_workers, worker_key
-from redisworld.state import WorkerState
+from redisworld.state import WorkerState, worker_in
 from redisworld.world.connection import Connection
+from redisworld.world.replies import text_of
 
 BEAT_S = 5.0
 """How often a worker says that it lives: one command, a third of what its reading costs when idle."""
@@ -44,54 +45,44 @@ class Heartbeats:
         """
         listed = dict.fromkeys(streams, worker.beat_at)
 
-        async def call() -> Any:
-            pipeline = self._connection.commands.pipeline(transaction=False)
-            pipeline.set(worker_key(self._namespace, worker.consumer), msgspec.json.encode(worker), px=LIVES_MS)
-            pipeline.sadd(listed_workers(self._namespace), worker.consumer)
+        def say(pipe: Any) -> None:
+            pipe.set(worker_key(self._namespace, worker.consumer), msgspec.json.encode(worker), px=LIVES_MS)
+            pipe.sadd(listed_workers(self._namespace), worker.consumer)
             if listed:
-                pipeline.zadd(listed_streams(self._namespace), listed)
-            return await pipeline.execute()
+                pipe.zadd(listed_streams(self._namespace), listed)
 
-        await self._listing("beat", call, patience_ms=0)
+        await self._listing(self._connection.pipe("beat", say, patience_ms=0))
 
     async def beat_again(self, worker: WorkerState) -> bool:
         """Say that ``worker`` still lives; False where Redis has not heard of it lately. Raises RedisUnavailable."""
         key, said = worker_key(self._namespace, worker.consumer), msgspec.json.encode(worker)
-
-        async def call() -> Any:
-            return await self._connection.commands.set(key, said, px=LIVES_MS, xx=True)
-
-        return bool(await self._connection.run("beat", call, patience_ms=0))
+        commands = self._connection.commands
+        return bool(
+            await self._connection.run("beat", lambda: commands.set(key, said, px=LIVES_MS, xx=True), patience_ms=0)
+        )
 
     async def list_streams(self, streams: Iterable[str], now_ms: int) -> None:
         """Say that these streams may hold messages, where no worker may be there to say it.
 
         What cannot be said now, as to a full Redis, is warned of and left to the first worker: it keeps nobody out.
         """
-        listed = dict.fromkeys(streams, now_ms)
-
-        async def call() -> Any:
-            return await self._connection.commands.zadd(listed_streams(self._namespace), listed)
-
+        key, listed = listed_streams(self._namespace), dict.fromkeys(streams, now_ms)
+        commands = self._connection.commands
         try:
-            await self._connection.run("list_streams", call, patience_ms=0)
+            await self._connection.run("list_streams", lambda: commands.zadd(key, listed), patience_ms=0)
         except (RedisUnavailable, ResponseError) as error:
             self._connection.faults.warn("redis", "streams not listed, so no exporter sees them yet", error=error)
 
     async def leave(self, consumer: str) -> None:
         """Say that a worker has ended. Raises as ``beat``."""
+        key, listed = worker_key(self._namespace, consumer), listed_workers(self._namespace)
+        await self._listing(
+            self._connection.pipe("leave", lambda pipe: (pipe.delete(key), pipe.srem(listed, consumer)), patience_ms=0)
+        )
 
-        async def call() -> Any:
-            pipeline = self._connection.commands.pipeline(transaction=False)
-            pipeline.delete(worker_key(self._namespace, consumer))
-            pipeline.srem(listed_workers(self._namespace), consumer)
-            return await pipeline.execute()
-
-        await self._listing("leave", call, patience_ms=0)
-
-    async def _listing(self, op: str, call: Callable[[], Awaitable[Any]], *, patience_ms: int | None = None) -> Any:
+    async def _listing(self, replies: Awaitable[Any]) -> Any:
         try:
-            return await self._connection.run(op, call, patience_ms=patience_ms)
+            return await replies
         except ResponseError as error:
             lists = f"{listed_workers(self._namespace)} and {listed_streams(self._namespace)}"
             raise MalformedMessage(f"the lists of workers and streams, {lists}, cannot be kept: {error}") from error
@@ -106,59 +97,38 @@ class Heartbeats:
 
     async def longest_lease_ms(self) -> int:
         """The longest lease that a live worker works with; 0 where none says. Raises as ``beat``."""
-        longest = 0
-        for beat in (await self._beats()).values():
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # somebody else's
-                longest = max(longest, msgspec.json.decode(beat or b"", type=WorkerState).lease_ms)
-        return longest
+        beats = (await self._beats()).values()
+        return max((worker.lease_ms for beat in beats if beat and (worker := worker_in(beat)) is not None), default=0)
 
     async def _beats(self) -> dict[str, bytes | None]:
         """The last beat of each worker on the list, None of one that has gone."""
-
-        async def read() -> Any:
-            return await self._connection.commands.smembers(listed_workers(self._namespace))
-
-        listed = [name.decode("utf-8", "replace") for name in await self._listing("listed_workers", read)]
-        if not listed:
+        run, commands, key = self._connection.run, self._connection.commands, listed_workers(self._namespace)
+        names = [text_of(name) for name in await self._listing(run("listed_workers", lambda: commands.smembers(key)))]
+        if not names:
             return {}
-
-        async def look() -> Any:
-            return await self._connection.commands.mget([worker_key(self._namespace, name) for name in listed])
-
-        return dict(zip(listed, await self._listing("look_at_workers", look), strict=True))
+        keys = [worker_key(self._namespace, name) for name in names]
+        return dict(zip(names, await self._listing(run("look_at_workers", lambda: commands.mget(keys))), strict=True))
 
     async def _prune_workers(self) -> None:
         if gone := [name for name, beat in (await self._beats()).items() if beat is None]:
-
-            async def remove() -> Any:
-                return await self._connection.commands.srem(listed_workers(self._namespace), *gone)
-
-            await self._listing("forget_workers", remove)
+            key, commands = listed_workers(self._namespace), self._connection.commands
+            await self._listing(self._connection.run("forget_workers", lambda: commands.srem(key, *gone)))
 
     async def _prune_streams(self, now_ms: int) -> None:
-        key, before = listed_streams(self._namespace), now_ms - _UNREAD_MS
-
-        async def read() -> Any:
-            return await self._connection.commands.zrange(key, "-inf", before, byscore=True, offset=0, num=100)
-
-        old = [name.decode("utf-8", "replace") for name in await self._listing("listed_streams", read)]
+        run, commands, key = self._connection.run, self._connection.commands, listed_streams(self._namespace)
+        unread = partial(commands.zrange, key, "-inf", now_ms - _UNREAD_MS, byscore=True, offset=0, num=100)
+        old = [text_of(name) for name in await self._listing(run("listed_streams", unread))]
         if not old:
             return
 
-        async def look() -> Any:
-            pipeline = self._connection.commands.pipeline(transaction=False)
+        def look(pipe: Any) -> None:
             for name in old:
                 for partition in self._partitions:
-                    pipeline.exists(partition.tag + name)
-                    pipeline.xlen(partition.tag + name)
-            return await pipeline.execute(raise_on_error=False)
+                    pipe.exists(partition.tag + name)
+                    pipe.xlen(partition.tag + name)
 
-        answers = await self._listing("look_at_streams", look)
+        answers = await self._listing(self._connection.pipe("look_at_streams", look, raises="none"))
         each = 2 * len(self._partitions)
         empty = [name for at, name in enumerate(old) if not any(answers[at * each + 1 : (at + 1) * each : 2])]
         if empty:
-
-            async def remove() -> Any:
-                return await self._connection.commands.zrem(key, *empty)
-
-            await self._listing("forget_streams", remove)
+            await self._listing(run("forget_streams", lambda: commands.zrem(key, *empty)))

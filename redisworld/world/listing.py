@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from redisworld.errors import InvalidInput
 from redisworld.runs import OPEN, Status
 from redisworld.world.listing_runs import RunPage, page_of_runs
 from redisworld.world.replies import text_of
+from redisworld.world.scanning import pages
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -53,32 +55,18 @@ class Listing:
 
         Each run that is open all the while comes once; one that starts or ends meanwhile may come or not.
         """
+        connection = self._world.connection
         for partition in self._world.partitions:
             seen: set[str] = set()
             for status in OPEN:  # pending first: a run that starts meanwhile is in the second
-                cursor = 0
-                while True:
-
-                    async def call(key: str = partition.index(f"status:{status}"), at: int = cursor) -> Any:
-                        return await self._world.connection.commands.zscan(key, at, count=1000)
-
-                    cursor, members = await self._world.connection.run("read_open_runs", call)
+                page = partial(connection.commands.zscan, partition.index(f"status:{status}"), count=1000)
+                async for members in pages(connection, "read_open_runs", page):
                     for member, _ in members:
                         if (run_id := text_of(member)) not in seen:
                             seen.add(run_id)
                             yield run_id
-                    if not cursor:
-                        break
 
     async def count_open(self) -> int:
         """How many runs are pending or running."""
-
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            for partition in self._world.partitions:
-                for status in OPEN:
-                    pipeline.zcard(partition.index(f"status:{status}"))
-            return await pipeline.execute()
-
-        counts: list[int] = await self._world.connection.run("count_open_runs", call)
-        return sum(counts)
+        keys = [partition.index(f"status:{status}") for partition in self._world.partitions for status in OPEN]
+        return sum(await self._world.connection.pipe("count_open_runs", lambda pipe: [pipe.zcard(key) for key in keys]))

@@ -13,7 +13,8 @@ from redisworld.errors import InvalidInput, MalformedMessage
 from redisworld.keys import Partition
 from redisworld.messages import Message, WorkflowMessage
 from redisworld.runs import Step
-from redisworld.world.paging import Place, page_of
+from redisworld.world.paging import Scored, page_of
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -59,20 +60,17 @@ async def page_of_delayed(world: World, *, limit: int, after: str = "") -> list[
 
 async def find_delayed(world: World, run_id: str, members: Sequence[str]) -> dict[str, Due]:
     """Those of these members (``<kind> <run> <id>``) of a run that are delayed, by member; three commands each."""
+    if not members:
+        return {}
     partition = world.partition(run_id)
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for member in members:
-            pipeline.zscore(partition.delayed, member)
-        return await pipeline.execute()
-
-    scores = await world.connection.run("find_delayed", call) if members else []
+    scores = await world.connection.pipe(
+        "find_delayed", lambda pipe: [pipe.zscore(partition.delayed, member) for member in members]
+    )
     there = [(partition, int(s), m.encode()) for m, s in zip(members, scores, strict=True) if s is not None]
     return {due.member: due for due in await _told(world, there)}
 
 
-def _place(text: str) -> Place | None:
+def _place(text: str) -> Scored | None:
     due, _, member = text.partition(" ")
     if not text:
         return None
@@ -84,18 +82,16 @@ def _place(text: str) -> Place | None:
 async def _told(world: World, found: Sequence[tuple[Partition, int, bytes]]) -> list[Due]:
     with_body = [(p, member) for p, _, member in found if not member.startswith(b"wait ")]
 
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def read(pipe: Any) -> None:
         for partition, member in with_body:
-            pipeline.hget(partition.delayed_body, member)
-            run_id, _, id = member.decode("utf-8", "replace").partition(" ")[2].partition(" ")
-            pipeline.hget(partition.run(run_id), f"s:{id}")
-        return await pipeline.execute(raise_on_error=False)
+            pipe.hget(partition.delayed_body, member)
+            run_id, _, id = text_of(member).partition(" ")[2].partition(" ")
+            pipe.hget(partition.run(run_id), f"s:{id}")
 
-    answers = iter(await world.connection.run("read_delayed", call) if with_body else [])
+    answers = iter(await world.connection.pipe("read_delayed", read, raises="none") if with_body else [])
     told = []
     for _, due_at, member in found:
-        kind, _, rest = member.decode("utf-8", "replace").partition(" ")
+        kind, _, rest = text_of(member).partition(" ")
         run_id, _, id = rest.partition(" ")
         if kind == "wait":
             told.append(Due(due_at=due_at, what="timer", run_id=run_id, id=id, member=f"{kind} {rest}"))
@@ -106,7 +102,7 @@ async def _told(world: World, found: Sequence[tuple[Partition, int, bytes]]) -> 
 
 def _message(due_at: int, member: str, run_id: str, id: str, body: Any, state: Any) -> Due:
     header, _, data = body.partition(b"\n") if isinstance(body, bytes) else (b"", b"", b"")
-    words = header.decode("utf-8", "replace").split(" ")
+    words = text_of(header).split(" ")
     try:
         message = messages.decode(data)
     except MalformedMessage:
@@ -132,6 +128,6 @@ def _what(message: Message, due_at: int, state: Any) -> str:
 
 def _retry_at(state: bytes) -> int:
     try:
-        return Step.parse(state.decode("utf-8", "replace")).retry_at
+        return Step.parse(text_of(state)).retry_at
     except MalformedMessage:  # the row is another's, and the list goes on
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -44,8 +44,7 @@ async def page_of_hooks(world: World, *, limit: int, after: str = "") -> HookPag
     """
     found: list[ListedHook] = []
     for _ in range(_LOOKED_AT // _CHUNK):
-        statuses = OPEN
-        page = await page_of_runs(world, statuses=statuses, limit=_CHUNK, after=after)
+        page = await page_of_runs(world, statuses=OPEN, limit=_CHUNK, after=after)
         for number, (run, hooks) in enumerate(zip(page.runs, await _hooks(world, page.runs), strict=True)):
             found += hooks
             if len(found) >= limit:
@@ -64,13 +63,10 @@ async def hooks_of(world: World, run_id: str) -> list[ListedHook]:
 
 
 async def _hooks(world: World, runs: Sequence[ListedRun]) -> list[list[ListedHook]]:
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for run in runs:
-            pipeline.hgetall(world.partition(run.run_id).hooks(run.run_id))
-        return await pipeline.execute()
-
-    answers = await world.connection.run("read_hooks", call) if runs else []
+    if not runs:
+        return []
+    keys = [world.partition(run.run_id).hooks(run.run_id) for run in runs]
+    answers = await world.connection.pipe("read_hooks", lambda pipe: [pipe.hgetall(key) for key in keys])
     return [
         [
             ListedHook(

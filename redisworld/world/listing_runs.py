@@ -10,8 +10,7 @@ import msgspec
 from redisworld.errors import InvalidInput
 from redisworld.messages import UNREADABLE
 from redisworld.runs import Status
-from redisworld.world.paging import Place, page_of
-from redisworld.world.refusals import checked
+from redisworld.world.paging import Scored, page_of
 from redisworld.world.replies import text_of
 from redisworld.world.run_ids import check_run_id
 
@@ -103,12 +102,9 @@ async def page_of_runs(
     return RunPage(found, after)
 
 
-async def _place(world: World, run_id: str) -> Place:
-    async def call() -> Any:
-        key = world.partition(check_run_id(run_id)).index("created")
-        return await world.connection.commands.zscore(key, run_id)
-
-    score = await world.connection.run("find_run", call)
+async def _place(world: World, run_id: str) -> Scored:
+    created = world.partition(check_run_id(run_id)).index("created")
+    score = await world.connection.run("find_run", lambda: world.connection.commands.zscore(created, run_id))
     if score is None:
         raise InvalidInput(f"after={run_id!r}: this run is not listed, so nothing is behind it: begin the list again")
     return int(score), run_id.encode()
@@ -117,13 +113,11 @@ async def _place(world: World, run_id: str) -> Place:
 async def _rows(world: World, run_ids: Sequence[str]) -> list[ListedRun | None]:
     """The runs of these ids; None for one that has been reaped meanwhile."""
 
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def read(pipe: Any) -> None:
         for run_id in run_ids:
-            pipeline.hmget(world.partition(run_id).run(run_id), _FIELDS)
-        return checked(await pipeline.execute(raise_on_error=False))
+            pipe.hmget(world.partition(run_id).run(run_id), _FIELDS)
 
-    rows = await world.connection.run("read_listed_runs", call) if run_ids else []
+    rows = await world.connection.pipe("read_listed_runs", read, raises="transient") if run_ids else []
     return [_run(world, run_id, values) for run_id, values in zip(run_ids, rows, strict=True)]
 
 

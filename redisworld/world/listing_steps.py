@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +11,7 @@ from redisworld import events, failures
 from redisworld.errors import InvalidInput, MalformedMessage, RunNotFound
 from redisworld.events import Event, EventKind
 from redisworld.runs import Status, Step
-from redisworld.world.finding_messages import Place, holders
+from redisworld.world.finding_messages import Whereabouts, holders
 from redisworld.world.reading import read_steps
 from redisworld.world.recent import find_recent
 
@@ -33,7 +33,7 @@ class ListedStep(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     retry_at: int
     error: str
-    place: Place | None
+    place: Whereabouts | None
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -109,15 +109,12 @@ async def _failures(world: World, run_id: str, ids: list[str]) -> dict[str, Even
 
 async def read_events(world: World, run_id: str, numbers: Collection[int]) -> dict[int, Event]:
     """These events of a run's log, by their numbers from 1; one command each. What is no event is left out."""
+    if not numbers:
+        return {}
     key, ordered = world.partition(run_id).log(run_id), sorted(numbers)
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        for number in ordered:
-            pipeline.lindex(key, number - 1)
-        return await pipeline.execute()
-
-    elements = await world.connection.run("read_some_events", call) if ordered else []
+    elements = await world.connection.pipe(
+        "read_some_events", lambda pipe: [pipe.lindex(key, number - 1) for number in ordered]
+    )
     return {number: event for number, data in zip(ordered, elements, strict=True) if (event := _event(data))}
 
 

@@ -20,7 +20,7 @@ from redisworld.keys import GROUP, Partition
 from redisworld.messages import StepMessage
 from redisworld.world.connection import Connection
 from redisworld.world.queue import fields_of
-from redisworld.world.replies import entry_number, our_group
+from redisworld.world.replies import entry_number, our_group, text_of
 from redisworld.world.scanning import scan
 
 _PAGE = 100
@@ -106,22 +106,15 @@ async def look_through(
 
 
 async def _page(connection: Connection, key: str, after: str) -> Any:
-    async def call() -> Any:
-        return await connection.commands.xrange(key, f"({after}", "+", count=_PAGE)
-
-    return await connection.run("read_entries", call)
+    return await connection.run("read_entries", lambda: connection.commands.xrange(key, f"({after}", "+", count=_PAGE))
 
 
 async def _deliverable(connection: Connection, key: str, entries: list[str]) -> set[str]:
     """Those of these entries that a worker holds or will be handed: not what somebody has acknowledged and left."""
     if not entries:
         return set()
-
-    async def groups() -> Any:
-        return await connection.commands.xinfo_groups(key)
-
     try:
-        found = await connection.run("look_at_group", groups)
+        found = await connection.run("look_at_group", lambda: connection.commands.xinfo_groups(key))
     except ResponseError:
         found = []  # the stream is gone
     ours = our_group(found)
@@ -140,13 +133,11 @@ async def _held(connection: Connection, key: str, delivered: list[str]) -> set[s
     if not delivered:
         return set()
 
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
+    def look(pipe: Any) -> None:
         for entry in delivered:
-            pipeline.xpending_range(key, GROUP, entry, entry, count=1)
-        return await pipeline.execute(raise_on_error=False)
+            pipe.xpending_range(key, GROUP, entry, entry, count=1)
 
-    pending = await connection.run("look_at_entries", call)
+    pending = await connection.pipe("look_at_entries", look, raises="none")
     return {entry for entry, found in zip(delivered, pending, strict=True) if isinstance(found, Exception) or found}
 
 
@@ -162,7 +153,7 @@ def _note(seen: Living, run: str, fields: dict[str, bytes]) -> None:
 
 
 def _run_of(fields: dict[str, bytes]) -> str:
-    if run := fields.get("run", b"").decode("utf-8", "replace"):
+    if run := text_of(fields.get("run", b"")):
         return run
     try:
         return messages.decode(fields.get("msg", b"")).run_id

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -22,7 +23,8 @@ from redisworld.settings import check_word
 from redisworld.world.deliveries import Delivery, Outgoing
 from redisworld.world.listing_runs import page_of_runs
 from redisworld.world.pinned import Pinned
-from redisworld.world.replies import word_of
+from redisworld.world.replies import text_of, word_of
+from redisworld.world.scanning import pages
 from redisworld.world.serving import Serving, read_serving
 
 if TYPE_CHECKING:
@@ -158,28 +160,21 @@ class Mover:
 
     async def _delayed(self) -> AsyncIterator[list[tuple[Partition, bytes, bytes]]]:
         """Delayed messages for streams of the deployment's own: partition, member and body."""
+        connection = self._world.connection
         for partition in self._world.partitions:
-            cursor = 0
-            while True:
-
-                async def scan(partition: Partition = partition, cursor: int = cursor) -> Any:
-                    return await self._world.connection.commands.zscan(partition.delayed, cursor, count=_SCANNED)
-
-                cursor, found = await self._world.connection.run("page_delayed", scan)
+            page = partial(connection.commands.zscan, partition.delayed, count=_SCANNED)
+            async for found in pages(connection, "page_delayed", page):
                 members = [member for member, _ in found if not member.startswith(b"wait ")]
                 for first in range(0, len(members), _PAGE):
                     yield await self._of_the_deployment(partition, members[first : first + _PAGE])
-                if not cursor:
-                    break
 
     async def _of_the_deployment(
         self, partition: Partition, members: list[bytes]
     ) -> list[tuple[Partition, bytes, bytes]]:
-        async def read() -> Any:
-            return await self._world.connection.commands.hmget(partition.delayed_body, members)
-
-        pin = f"@{self._deployment}".encode()
-        bodies = await self._world.connection.run("read_delayed", read)
+        connection, pin = self._world.connection, f"@{self._deployment}".encode()
+        bodies = await connection.run(
+            "read_delayed", lambda: connection.commands.hmget(partition.delayed_body, members)
+        )
         return [
             (partition, member, body)
             for member, body in zip(members, bodies, strict=True)
@@ -188,7 +183,7 @@ class Mover:
 
     async def _move_delayed(self, found: tuple[Partition, bytes, bytes]) -> bool:
         partition, member, stored = found
-        kind, _, rest = member.decode("utf-8", "replace").partition(" ")
+        kind, _, rest = text_of(member).partition(" ")
         run_id, _, id = rest.partition(" ")
         body = stored.partition(b"\n")[2]
         reply = await self._world.call("repin_delayed", partition, kind, run_id, id, body, self._readdressed(body))

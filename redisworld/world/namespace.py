@@ -56,27 +56,19 @@ async def time_ms(connection: Connection) -> int:
 async def used_partitions(connection: Connection, *, start: int = 0) -> list[Partition]:
     """The partitions, from this number on, that have been written to."""
     asked = [Partition(connection.settings.namespace, number) for number in range(start, MOST_PARTITIONS)]
-
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
-        for partition in asked:
-            pipeline.exists(partition.stats)
-        return await pipeline.execute()
-
-    found = await connection.run("find_partitions", call) if asked else []
+    if not asked:
+        return []
+    found = await connection.pipe("find_partitions", lambda pipe: [pipe.exists(each.stats) for each in asked])
     return [partition for partition, there in zip(asked, found, strict=True) if there]
 
 
 async def _read(connection: Connection) -> Any:
     key = meta(connection.settings.namespace)
-
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
-        pipeline.hmget(key, "partitions", "data_version")
-        pipeline.time()
-        return await pipeline.execute()
-
-    return await connection.run("open_namespace", call, patience_ms=connection.settings.redis_timeout_ms)
+    return await connection.pipe(
+        "open_namespace",
+        lambda pipe: (pipe.hmget(key, "partitions", "data_version"), pipe.time()),
+        patience_ms=connection.settings.redis_timeout_ms,
+    )
 
 
 async def _write(connection: Connection, partitions: int) -> Any:
@@ -85,12 +77,9 @@ async def _write(connection: Connection, partitions: int) -> Any:
     Two writers may each write one field: the version is the same, and whoever reads half of it writes too.
     """
     key = meta(connection.settings.namespace)
-
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
-        pipeline.hsetnx(key, "partitions", partitions)
-        pipeline.hsetnx(key, "data_version", DATA_VERSION)
-        return await pipeline.execute()
-
-    await connection.run("open_namespace", call, patience_ms=connection.settings.redis_timeout_ms)
+    await connection.pipe(
+        "open_namespace",
+        lambda pipe: (pipe.hsetnx(key, "partitions", partitions), pipe.hsetnx(key, "data_version", DATA_VERSION)),
+        patience_ms=connection.settings.redis_timeout_ms,
+    )
     return await _read(connection)

@@ -124,21 +124,15 @@ class Outputs:
 
     async def of(self, run_id: str) -> list[OutputInfo]:
         """The output streams of a run that were written to, in the order of their first chunks. Raises RunNotFound."""
-        key = self._world.partition(run_id).outs(run_id)
-
-        async def names() -> Any:
-            return await self._world.connection.commands.hget(key, "names")
-
-        found = [text_of(name) for name in (await self._world.connection.run("read_outputs", names) or b"").split()]
-        if not found:
+        connection, key = self._world.connection, self._world.partition(run_id).outs(run_id)
+        names = await connection.run("read_outputs", lambda: connection.commands.hget(key, "names"))
+        if not (found := [text_of(name) for name in (names or b"").split()]):
             await self._world.row(run_id)  # an unknown run is not one without streams
             return []
-
-        async def states() -> Any:
-            return await self._world.connection.commands.hmget(key, [f"s:{name}" for name in found])
-
+        fields = [f"s:{name}" for name in found]
+        states = await connection.run("read_outputs", lambda: connection.commands.hmget(key, fields))
         infos = []
-        for name, state in zip(found, await self._world.connection.run("read_outputs", states), strict=True):
+        for name, state in zip(found, states, strict=True):
             if state is not None:  # the run has gone between the two
                 chunks, closed_by, _ = text_of(state).split("|")
                 infos.append(OutputInfo(name, int(chunks), bool(closed_by)))
@@ -196,11 +190,13 @@ class Outputs:
         key = self._world.partition(run_id).output(run_id, name)
         connection = self._world.connection
 
-        async def call() -> Any:
-            return await connection.followers.xread({key: after}, count=_PAGE, block=block_ms)
-
         timeout = ((block_ms or 0) + connection.settings.redis_timeout_ms) / 1000
-        reply = await connection.run("read_output", call, timeout=timeout, counted=False)
+        reply = await connection.run(
+            "read_output",
+            lambda: connection.followers.xread({key: after}, count=_PAGE, block=block_ms),
+            timeout=timeout,
+            counted=False,
+        )
         pages = reply.values() if isinstance(reply, dict) else [page for _, page in reply or []]
         return [(text_of(entry), fields_of(fields)) for page in pages for entry, fields in flat(page)]
 

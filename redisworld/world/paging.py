@@ -14,19 +14,19 @@ from redisworld.world.connection import Connection
 _MOST = 2**53
 """Whole numbers are exact up to here, as scores are."""
 
-Place = tuple[int, bytes]
-"""Score and member of an item; items of one score are ordered by their bytes."""
+Scored = tuple[int, bytes]
+"""A place in the list: score and member of an item; items of one score are ordered by their bytes."""
 
 
 async def page_of(
-    connection: Connection, keys: Sequence[str], *, after: Place | None, count: int, downwards: bool, least: int = 0
-) -> list[tuple[Place, str]]:
+    connection: Connection, keys: Sequence[str], *, after: Scored | None, count: int, downwards: bool, least: int = 0
+) -> list[tuple[Scored, str]]:
     """The next ``count`` items behind a place over all these sorted sets, each with its key; upwards or downwards.
 
     One command for each key, in one pipeline; one more for each key and ``count`` of its items that have the very
     score of ``after``. ``least`` is the lowest score that counts.
     """
-    found: list[tuple[Place, str]] = []
+    found: list[tuple[Scored, str]] = []
     asked = dict.fromkeys(keys, 0)
     while asked:
         for key, page in zip(asked, await _read(connection, asked, after, count, downwards, least), strict=True):
@@ -40,18 +40,16 @@ async def page_of(
 
 
 async def _read(
-    connection: Connection, asked: dict[str, int], after: Place | None, count: int, downwards: bool, least: int
-) -> Any:
-    async def call() -> Any:
-        pipeline = connection.commands.pipeline(transaction=False)
+    connection: Connection, asked: dict[str, int], after: Scored | None, count: int, downwards: bool, least: int
+) -> list[Any]:
+    def read(pipe: Any) -> None:
         for key, offset in asked.items():
             if downwards:
-                pipeline.zrevrangebyscore(key, after[0] if after else "+inf", least, offset, count, withscores=True)
+                pipe.zrevrangebyscore(key, after[0] if after else "+inf", least, offset, count, withscores=True)
             else:
-                pipeline.zrangebyscore(key, after[0] if after else least, "+inf", offset, count, withscores=True)
-        return await pipeline.execute()
+                pipe.zrangebyscore(key, after[0] if after else least, "+inf", offset, count, withscores=True)
 
-    return await connection.run("page_listing", call)
+    return await connection.pipe("page_listing", read)
 
 
 def _whole(score: float) -> int:
@@ -59,5 +57,5 @@ def _whole(score: float) -> int:
     return int(max(-_MOST, min(score, _MOST)))
 
 
-def _behind(place: Place, after: Place, *, downwards: bool) -> bool:
+def _behind(place: Scored, after: Scored, *, downwards: bool) -> bool:
     return place < after if downwards else place > after

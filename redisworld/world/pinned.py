@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
@@ -45,26 +46,19 @@ class Pinned:
         queues = {"steps", "workflows"} | {name.partition("@")[0] for name in serving.streams}
         names = [f"{queue}@{self._deployment}" for queue in sorted(queues)]
         streams = [(partition, name) for partition in self._world.partitions for name in names]
-
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            for stream in streams:
-                pipeline.xlen(key_of(stream))
-            return await pipeline.execute()
-
-        lengths: list[int] = await self._world.connection.run("count_waiting", call)
+        lengths = await self._world.connection.pipe(
+            "count_waiting", lambda pipe: [pipe.xlen(key_of(stream)) for stream in streams]
+        )
         return {stream: length for stream, length in zip(streams, lengths, strict=True) if length}
 
     async def held(self, streams: Iterable[Stream], serving: Serving) -> Counter[str]:
         """How many messages each live worker holds."""
+        connection = self._world.connection
         found: Counter[str] = Counter()
         for stream in streams:
-
-            async def call(stream: Stream = stream) -> Any:
-                return await self._world.connection.commands.xinfo_consumers(key_of(stream), GROUP)
-
+            look = partial(connection.commands.xinfo_consumers, key_of(stream), GROUP)
             try:
-                consumers = await self._world.connection.run("look_at_consumers", call)
+                consumers = await connection.run("look_at_consumers", look)
             except ResponseError:  # nobody has ever read it, so it has no group
                 continue
             found.update({text_of(each["name"]): each["pending"] for each in consumers if each["pending"]})
@@ -89,23 +83,21 @@ class Pinned:
             await self._world.upkeep.remove_consumer(stream, self._world.consumer)
 
     async def _pending(self, stream: Stream, after: str) -> list[dict[str, Any]]:
-        async def call() -> Any:
-            return await self._world.connection.commands.xpending_range(key_of(stream), GROUP, after, "+", _PAGE)
-
-        pending: list[dict[str, Any]] = await self._world.connection.run("page_pending", call)
+        connection = self._world.connection
+        pending: list[dict[str, Any]] = await connection.run(
+            "page_pending", lambda: connection.commands.xpending_range(key_of(stream), GROUP, after, "+", _PAGE)
+        )
         return pending
 
     async def _take_over(self, stream: Stream, pending: list[dict[str, Any]]) -> list[Delivery]:
         """Those that nobody has renewed or taken over meanwhile: their idle time has only grown."""
 
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
+        def claim(pipe: Any) -> None:
             for entry in pending:
                 idle_ms = entry["time_since_delivered"]
-                pipeline.xclaim(key_of(stream), GROUP, self._world.consumer, idle_ms, [entry["message_id"]])
-            return await pipeline.execute()
+                pipe.xclaim(key_of(stream), GROUP, self._world.consumer, idle_ms, [entry["message_id"]])
 
-        claimed = await self._world.connection.run("take_over", call) if pending else []
+        claimed = await self._world.connection.pipe("take_over", claim) if pending else []
         return [
             Delivery(*stream, text_of(entry), fields_of(pairs)) for found in claimed for entry, pairs in found if pairs
         ]

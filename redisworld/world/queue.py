@@ -180,12 +180,11 @@ class Queue:
 
     async def idle_consumers(self, stream: Stream, idle_ms: int) -> list[str]:
         """Consumers that hold nothing and have not read for ``idle_ms``."""
-
-        async def call() -> Any:
-            return await self._connection.commands.xinfo_consumers(key_of(stream), GROUP)
-
+        commands = self._connection.commands
         try:
-            consumers = await self._connection.run("consumers", call, patience_ms=0)
+            consumers = await self._connection.run(
+                "consumers", lambda: commands.xinfo_consumers(key_of(stream), GROUP), patience_ms=0
+            )
         except ResponseError:
             return []  # the stream or its group is gone; the reader makes it again
         return [text_of(c["name"]) for c in consumers if not c["pending"] and c["idle"] > idle_ms]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +13,7 @@ from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.keys import Partition
 from redisworld.runs import RunRow, Status, Step
 from redisworld.world.refusals import told
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -44,15 +46,11 @@ async def read_row(world: World, run_id: str) -> RunRow:
     Raises RunNotFound, MalformedMessage for a row that is none of ours.
     """
     partition = world.partition(run_id)
-
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)  # a full Redis refuses MULTI
-        pipeline.hmget(partition.run(run_id), _ROW)
-        pipeline.llen(partition.log(run_id))
-        return await pipeline.execute()
-
-    values, length = await _read(world, "read_row", run_id, call)
-    text = [value.decode("utf-8", "replace") if value is not None else "" for value in values]
+    row, log = partition.run(run_id), partition.log(run_id)
+    values, length = await _read(
+        run_id, world.connection.pipe("read_row", lambda pipe: (pipe.hmget(row, _ROW), pipe.llen(log)))
+    )
+    text = [text_of(value or b"") for value in values]
     if not text[0]:
         raise RunNotFound(run_id)
     try:
@@ -61,10 +59,10 @@ async def read_row(world: World, run_id: str) -> RunRow:
         raise MalformedMessage(f"the row of run {run_id!r} cannot be read: {error}") from error
 
 
-async def _read(world: World, op: str, run_id: str, call: Callable[[], Awaitable[Any]]) -> Any:
-    """What Redis answers. Raises MalformedMessage for a key of another type, and RedisUnavailable."""
+async def _read(run_id: str, replies: Awaitable[Any]) -> Any:
+    """What Redis replies. Raises MalformedMessage for a key of another type, and RedisUnavailable."""
     try:
-        return await world.connection.run(op, call)
+        return await replies
     except ResponseError as error:
         if "WRONGTYPE" not in str(error):
             raise
@@ -135,23 +133,18 @@ def _due(run_id: str, state: str) -> int:
 async def _fields(world: World, run_id: str, pattern: str) -> AsyncIterator[tuple[str, str]]:
     key, cursor = world.partition(run_id).run(run_id), 0
     while True:
-
-        async def call(at: int = cursor) -> Any:
-            return await world.connection.commands.hscan(key, at, match=pattern, count=1000)
-
-        cursor, fields = await _read(world, "read_states", run_id, call)
+        page = partial(world.connection.commands.hscan, key, cursor, match=pattern, count=1000)
+        cursor, fields = await _read(run_id, world.connection.run("read_states", page))
         for name, state in fields.items():
-            yield name.decode("utf-8", "replace"), state.decode("utf-8", "replace")
+            yield text_of(name), text_of(state)
         if not cursor:
             return
 
 
 async def read_log(world: World, run_id: str, start: int, count: int) -> list[bytes]:
     """``count`` log elements from index ``start``, or as many as there are."""
-    key = world.partition(run_id).log(run_id)
-
-    async def call() -> Any:
-        return await world.connection.commands.lrange(key, start, start + count - 1)
-
-    elements: list[bytes] = await _read(world, "read_log", run_id, call)
+    connection, key, last = world.connection, world.partition(run_id).log(run_id), start + count - 1
+    elements: list[bytes] = await _read(
+        run_id, connection.run("read_log", lambda: connection.commands.lrange(key, start, last))
+    )
     return elements

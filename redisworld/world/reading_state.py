@@ -37,13 +37,7 @@ async def read_state(world: World) -> State:
     ask = next(reading)
     try:
         while True:
-
-            async def call(ask: _Ask = ask) -> list[Any]:
-                pipeline = world.connection.commands.pipeline(transaction=False)
-                ask(pipeline)
-                return checked(await pipeline.execute(raise_on_error=False))
-
-            ask = reading.send(await world.connection.run("read_state", call))
+            ask = reading.send(await world.connection.pipe("read_state", ask, raises="transient"))
     except StopIteration as over:
         state: State = over.value
         return state

@@ -8,7 +8,7 @@ delayed nor behind the place where that look ended sends it again, in one moment
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -36,7 +36,7 @@ _MOST_RUNS = 100
 Mode = Literal["look", "mend"]
 
 
-class Place(NamedTuple):
+class RowCursor(NamedTuple):
     """How far the row of a run has been read; its steps are in no order."""
 
     run_id: str
@@ -71,16 +71,15 @@ class Recovering:
 
     async def page(self, partition: Partition, status: Status, cursor: int, count: int) -> tuple[int, list[str]]:
         """About so many open runs of a status, from a cursor on, and the next cursor (0: that was all)."""
-
-        async def call() -> Any:
-            return await self._world.connection.commands.zscan(partition.index(f"status:{status}"), cursor, count=count)
-
-        after, members = await self._world.connection.run("page_open_runs", call)
+        connection, key = self._world.connection, partition.index(f"status:{status}")
+        after, members = await connection.run(
+            "page_open_runs", lambda: connection.commands.zscan(key, cursor, count=count)
+        )
         return int(after), [text_of(member) for member, _ in members]
 
     async def suspects(
-        self, partition: Partition, places: Sequence[Place], *, ticket_ms: int = 0
-    ) -> tuple[list[Suspect], list[Place]] | None:
+        self, partition: Partition, places: Sequence[RowCursor], *, ticket_ms: int = 0
+    ) -> tuple[list[Suspect], list[RowCursor]] | None:
         """Of these open runs those that may wait in vain, in one call, and where rows have to be read on.
 
         None while another consumer has the ticket.
@@ -92,13 +91,13 @@ class Recovering:
         if word_of(reply) == "busy":
             return None
         found = [Suspect(*(text_of(part) for part in item)) for item in reply[1:]]
-        rest = [Place(suspect.run_id, suspect.id) for suspect in found if suspect.what == "more"]
+        rest = [RowCursor(suspect.run_id, suspect.id) for suspect in found if suspect.what == "more"]
         return [suspect for suspect in found if suspect.what != "more"], rest
 
     async def all_suspects(self, partition: Partition, run_ids: Iterable[str]) -> list[Suspect]:
         """Of these open runs all that may wait in vain, in as many calls as their rows take."""
         found: dict[Suspect, None] = {}  # a row that is made bigger meanwhile may show a step twice
-        places = [Place(run_id) for run_id in run_ids]
+        places = [RowCursor(run_id) for run_id in run_ids]
         while places:
             suspects, rest = await self.suspects(partition, places[:_MOST_RUNS]) or ([], [])
             found |= dict.fromkeys(suspects)

@@ -13,6 +13,7 @@ import msgspec
 
 from redisworld.keys import GROUP, Partition, listed_streams, listed_workers, worker_key
 from redisworld.state import WorkerState, worker_in
+from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -47,23 +48,15 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_serving(world: World) -> Serving:
     """Three commands, whatever there is."""
-    namespace = world.settings.namespace
-
-    async def lists() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
-        pipeline.zrange(listed_streams(namespace), 0, -1)
-        pipeline.smembers(listed_workers(namespace))
-        return await pipeline.execute()
-
-    streams, consumers = await world.connection.run("read_listed", lists)
-    keys = [worker_key(namespace, name.decode("utf-8", "replace")) for name in consumers]
-
-    async def beats() -> Any:
-        return await world.connection.commands.mget(keys)
-
-    beating = [beat for beat in await world.connection.run("read_workers", beats) if beat] if keys else []
-    workers = [worker for beat in beating if (worker := worker_in(beat)) is not None]
-    names = {"steps", "workflows", *(name.decode("utf-8", "replace") for name in streams)}
+    connection, namespace = world.connection, world.settings.namespace
+    streams, consumers = await connection.pipe(
+        "read_listed",
+        lambda pipe: (pipe.zrange(listed_streams(namespace), 0, -1), pipe.smembers(listed_workers(namespace))),
+    )
+    keys = [worker_key(namespace, text_of(name)) for name in consumers]
+    beats = await connection.run("read_workers", lambda: connection.commands.mget(keys)) if keys else []
+    workers = [worker for beat in beats if beat and (worker := worker_in(beat)) is not None]
+    names = {"steps", "workflows", *map(text_of, streams)}
     return Serving(tuple(sorted(names)), {worker.consumer: worker for worker in workers})
 
 
@@ -73,7 +66,7 @@ async def read_consumers(world: World) -> list[Consumer]:
     holds: dict[str, int] = dict.fromkeys(serving.workers, 0)
     idle: dict[str, int] = {}
     for found in await _consumers(world, [(p, stream) for p in world.partitions for stream in serving.streams]):
-        name = found["name"].decode("utf-8", "replace")
+        name = text_of(found["name"])
         holds[name] = holds.get(name, 0) + found["pending"]
         idle[name] = min(idle.get(name, found["idle"]), found["idle"])
     return [
@@ -84,11 +77,9 @@ async def read_consumers(world: World) -> list[Consumer]:
 
 
 async def _consumers(world: World, streams: Sequence[tuple[Partition, str]]) -> list[dict[str, Any]]:
-    async def call() -> Any:
-        pipeline = world.connection.commands.pipeline(transaction=False)
+    def look(pipe: Any) -> None:
         for partition, stream in streams:
-            pipeline.xinfo_consumers(partition.tag + stream, GROUP)
-        return await pipeline.execute(raise_on_error=False)
+            pipe.xinfo_consumers(partition.tag + stream, GROUP)
 
-    answers = await world.connection.run("read_consumers", call)
+    answers = await world.connection.pipe("read_consumers", look, raises="none")
     return [found for answer in answers if not isinstance(answer, Exception) for found in answer]

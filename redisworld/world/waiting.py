@@ -10,7 +10,7 @@ import msgspec
 from redisworld.errors import LetterNotFound
 from redisworld.events import EventKind
 from redisworld.runs import RunRow, Status, Step
-from redisworld.world.finding_messages import Place, find_messages
+from redisworld.world.finding_messages import Whereabouts, find_messages
 from redisworld.world.listing_delayed import Due, find_delayed
 from redisworld.world.listing_steps import ListedStep, by_creation, read_events, tell_steps
 from redisworld.world.reading import States, read_states
@@ -99,9 +99,9 @@ async def read_standing(world: World, run_id: str) -> Standing:
 
 
 async def _read_once(world: World, run_id: str) -> Standing:
-    row, (seconds, micros) = await world.row(run_id), await _time(world)
+    row, now = await world.row(run_id), await world.connection.time_ms()
     states, serving = await read_states(world, run_id), await read_serving(world)
-    look = _Look(world, row, states, serving, seconds * 1_000 + micros // 1_000)
+    look = _Look(world, row, states, serving, now)
     found = [] if row.status.terminal else await look.all()
     return Standing(
         row=row,
@@ -175,7 +175,7 @@ class _Look:
         members = [f"{kind} {self._row.run_id} {id}" for id in sorted(ids) for kind in ("step", "workflow")]
         return {due.id: due for due in (await find_delayed(self._world, self._row.run_id, members)).values()}
 
-    async def _find(self, wanted: set[str], steps: list[ListedStep]) -> dict[str, Place]:
+    async def _find(self, wanted: set[str], steps: list[ListedStep]) -> dict[str, Whereabouts]:
         if not wanted:
             return {}
         times = [max(step.created_at, step.retry_at) for step in steps]
@@ -192,7 +192,7 @@ class _Look:
         pins = ("", self._row.deployment, self._row.moved_from)
         return [stream for stream in self._serving.streams if stream.partition("@")[2] in pins]
 
-    def _of_message(self, what: str, id: str, due: Due | None, place: Place | None) -> Waiting:
+    def _of_message(self, what: str, id: str, due: Due | None, place: Whereabouts | None) -> Waiting:
         if due is not None:
             return Waiting(
                 what=due.what,
@@ -228,13 +228,11 @@ class _Look:
         return [id for id, state in self._states.hooks.items() if state == "open"]
 
     async def _hooks(self, began: dict[str, int]) -> list[Waiting]:
-        ids = self._first(self._open_hooks())
+        if not (ids := self._first(self._open_hooks())):
+            return []
+        connection = self._world.connection
         key = self._world.partition(self._row.run_id).hooks(self._row.run_id)
-
-        async def call() -> Any:
-            return await self._world.connection.commands.hmget(key, ids)
-
-        tokens = await self._world.connection.run("read_tokens", call) if ids else []
+        tokens = await connection.run("read_tokens", lambda: connection.commands.hmget(key, ids))
         return [
             Waiting(what="hook", id=id, since=began.get(id, 0), token=text_of(token or b""))
             for id, token in zip(ids, tokens, strict=True)
@@ -263,7 +261,3 @@ def _with_step(told: Waiting, step: ListedStep, began: int) -> Waiting:
         running=running,
         since=told.since if told.what == "handed_back" else since,
     )
-
-
-async def _time(world: World) -> Any:
-    return await world.connection.run("time", world.connection.commands.time)
