@@ -101,8 +101,9 @@ class Heartbeats:
         return max((worker.lease_ms for beat in beats if beat and (worker := worker_in(beat)) is not None), default=0)
 
     async def _beats(self) -> dict[str, bytes | None]:
-        """The last beat of each worker on the list, None of one that has gone."""
-        run, commands, key = self._connection.run, self._connection.commands, listed_workers(self._namespace)
+        """The last beat of each listed worker, None of one that has gone. Does not wait for a Redis that is away."""
+        commands, key = self._connection.commands, listed_workers(self._namespace)
+        run = partial(self._connection.run, patience_ms=0, timeout=self._connection.lease_timeout_s)
         names = [text_of(name) for name in await self._listing(run("listed_workers", lambda: commands.smembers(key)))]
         if not names:
             return {}
