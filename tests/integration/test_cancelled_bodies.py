@@ -128,53 +128,14 @@ async def raises_by_itself(run: str) -> str:
 
 
 @wf.workflow
-async def one(run: str, deaf: int = 0) -> None:
-    await endless(run, deaf)
-
-
-@wf.workflow
-async def untidy(run: str) -> None:
-    await fails_to_clean_up(run)
-
-
-@wf.workflow
-async def worded(run: str) -> str:
-    return await puts_it_in_its_own_words(run)
-
-
-@wf.workflow
-async def half_done(run: str) -> None:
-    await must_not_be_repeated(run)
-
-
-@wf.workflow
-async def asking(run: str) -> None:
-    await asks_for_time(run)
+async def one(name: str, *args: Any) -> Any:
+    """One step by its name."""
+    return await wf.steps[name](*args)
 
 
 @wf.workflow
 async def many(run: str) -> None:
     await asyncio.gather(*(endless(run) for _ in range(3)))
-
-
-@wf.workflow
-async def timed(run: str) -> None:
-    await long(run)
-
-
-@wf.workflow
-async def coming_to_an_end(run: str) -> str:
-    return await stubborn(run)
-
-
-@wf.workflow
-async def threaded(run: str) -> str:
-    return await in_a_thread(run)
-
-
-@wf.workflow
-async def raising(run: str) -> str:
-    return await raises_by_itself(run)
 
 
 @wf.workflow
@@ -214,34 +175,40 @@ async def ended(world: World, run: str, steps: int) -> list[Event]:
             await anyio.sleep(0.05)
 
 
-async def started(world: World, workflow: object, run: str, *args: object, bodies: int = 1) -> None:
+async def started(world: World, step: Step[..., Any], run: str, *args: object) -> None:
     told[run] = []
-    await world.start(workflow, run, *args, run_id=run)  # type: ignore[call-overload]
-    await until(run, *["began"] * bodies)
+    await world.start(one, step.name, run, *args, run_id=run)
+    await until(run, "began")
 
 
-@pytest.mark.parametrize(
-    ("workflow", "bodies"),
-    [(one, 1), (many, 3), (timed, 1)],
-    ids=["inline", "queued, too", "with a timeout, scopes and a clean-up"],
-)
-async def test_a_terminated_run_cancels_its_bodies_and_no_retry_follows(
-    redis_url: str, workflow: object, bodies: int
-) -> None:
-    run = "terminated"
+@pytest.mark.parametrize("step", [endless, long], ids=["without a timeout", "with a timeout, scopes and a clean-up"])
+async def test_a_terminated_run_cancels_its_body_and_no_retry_follows(redis_url: str, step: Step[..., Any]) -> None:
     async with working(redis_url) as world:
-        await started(world, workflow, run, bodies=bodies)
-        await world.cancel(run, terminate=True)
+        await started(world, step, "terminated")
+        await world.cancel("terminated", terminate=True)
 
-        await until(run, *["began"] * bodies, *["cancelled"] * bodies)
-        log = await ended(world, run, bodies)
+        await until("terminated", "began", "cancelled")
+        log = await ended(world, "terminated", 1)
 
-    assert [event.kind for event in log][-bodies - 1 :] == ["run_cancelled", *["step_failed"] * bodies]
+    assert [event.kind for event in log][-2:] == ["run_cancelled", "step_failed"]
+
+
+async def test_a_terminated_run_cancels_all_its_bodies_inline_and_queued(redis_url: str) -> None:
+    async with working(redis_url) as world:
+        told["many"] = []
+        await world.start(many, "many", run_id="many")
+        await until("many", *["began"] * 3)
+        await world.cancel("many", terminate=True)
+
+        await until("many", *["began"] * 3, *["cancelled"] * 3)
+        log = await ended(world, "many", 3)
+
+    assert [event.kind for event in log][-4:] == ["run_cancelled", *["step_failed"] * 3]
 
 
 async def test_a_body_that_swallows_its_cancellation_is_cancelled_again(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, one, "deaf", 2)
+        await started(world, endless, "deaf", 2)
         await world.cancel("deaf", terminate=True)
 
         await until("deaf", "began", "cancelled", "cancelled", "cancelled")
@@ -250,7 +217,7 @@ async def test_a_body_that_swallows_its_cancellation_is_cancelled_again(redis_ur
 async def test_a_body_whose_clean_up_fails_has_failed_and_is_not_retried(redis_url: str) -> None:
     """Its retry was refused, for the run was over, and the log never had an end of the step."""
     async with working(redis_url) as world:
-        await started(world, untidy, "untidy")
+        await started(world, fails_to_clean_up, "untidy")
         await world.cancel("untidy", terminate=True)
 
         await until("untidy", "began", "cancelled")
@@ -266,7 +233,7 @@ async def test_a_body_whose_clean_up_fails_has_failed_and_is_not_retried(redis_u
 async def test_a_drained_body_that_raises_another_error_is_handed_back_uncharged(redis_url: str) -> None:
     """It was charged with an attempt, and without a retry left a deploy failed the step."""
     async with working(redis_url) as world:
-        await started(world, worded, "worded")
+        await started(world, puts_it_in_its_own_words, "worded")
     async with working(redis_url) as world:
         assert await world.run("worded").result(timeout=SOON_S) == "again"
         [retrying] = [event for event in [parse(e) for e in await world.log("worded")] if event.kind == "step_retrying"]
@@ -276,7 +243,7 @@ async def test_a_drained_body_that_raises_another_error_is_handed_back_uncharged
 
 async def test_a_drained_body_that_forbids_another_attempt_has_failed(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, half_done, "half-done")
+        await started(world, must_not_be_repeated, "half-done")
     async with working(redis_url) as world:
         with pytest.raises(RunFailed, match="half done"):
             await world.run("half-done").result(timeout=SOON_S)
@@ -285,17 +252,17 @@ async def test_a_drained_body_that_forbids_another_attempt_has_failed(redis_url:
 
 async def test_a_body_that_comes_to_an_end_has_its_result_recorded_and_its_slot_given_back(redis_url: str) -> None:
     async with working(redis_url, concurrency=1) as world:
-        await started(world, coming_to_an_end, "ends")
+        await started(world, stubborn, "ends")
         await world.cancel("ends", terminate=True)
 
         await until("ends", "began", "cancelled")
         assert (await ended(world, "ends", 1))[-1].kind == "step_completed"
-        await started(world, coming_to_an_end, "next")
+        await started(world, stubborn, "next")
 
 
 async def test_a_drain_at_the_same_moment_ends_the_worker(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, one, "both")
+        await started(world, endless, "both")
         await world.cancel("both", terminate=True)
 
     assert told["both"][:2] == ["began", "cancelled"]
@@ -303,7 +270,7 @@ async def test_a_drain_at_the_same_moment_ends_the_worker(redis_url: str) -> Non
 
 async def test_a_drained_body_that_asks_for_a_later_attempt_gets_it(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, asking, "asking")
+        await started(world, asks_for_time, "asking")
     async with World.connect(settings=Settings(url=redis_url, partitions=1)) as world:
         [step] = (await world.steps("asking")).values()
         assert step.uncharged == 1
@@ -312,7 +279,7 @@ async def test_a_drained_body_that_asks_for_a_later_attempt_gets_it(redis_url: s
 
 async def test_a_cancel_that_the_body_lets_through_reaches_the_step_it_waits_for(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, one, "asked")
+        await started(world, endless, "asked")
         await world.cancel("asked")
 
         await until("asked", "began", "cancelled")
@@ -325,7 +292,7 @@ async def test_a_retention_shorter_than_a_lease_does_not_keep_it_from_the_bodies
     """The run was deleted before the next renewal looked at it, and its body went on for ever."""
     run = f"short-{terminate}"
     async with working(redis_url, retention_ms=0, reap_every_ms=20) as world:
-        await started(world, one, run)
+        await started(world, endless, run)
         await world.cancel(run, terminate=terminate)
 
         await until(run, "began", "cancelled")
@@ -333,7 +300,7 @@ async def test_a_retention_shorter_than_a_lease_does_not_keep_it_from_the_bodies
 
 async def test_a_thread_cannot_be_stopped_and_its_result_is_recorded(redis_url: str) -> None:
     async with working(redis_url) as world:
-        await started(world, threaded, "thread")
+        await started(world, in_a_thread, "thread")
         await world.cancel("thread", terminate=True)
         await anyio.sleep(0.9)  # three renewals
         free.set()
@@ -345,7 +312,7 @@ async def test_a_thread_cannot_be_stopped_and_its_result_is_recorded(redis_url: 
 async def test_a_step_that_raises_run_cancelled_by_itself_is_retried(redis_url: str) -> None:
     async with working(redis_url) as world:
         told["raising"] = []
-        run = await world.start(raising, "raising", run_id="raising")
+        run = await world.start(one, "raises_by_itself", "raising", run_id="raising")
         assert await run.result(timeout=SOON_S) == "again"
 
 
@@ -382,23 +349,16 @@ async def test_a_body_that_cancels_its_own_task_has_its_outcome_at_once(redis_ur
         assert await run.result(timeout=SOON_S) == [raised, "swallowed", "unseen", "swallowed"]
 
 
-@wf.workflow
-async def of_one_that_waits(name: str, run: str) -> None:
-    await wf.steps[name](run)
-
-
 @pytest.mark.parametrize("step", [endless, puts_it_in_its_own_words], ids=lambda step: str(step.name))
 async def test_a_worker_that_is_ended_by_force_records_nothing_of_the_bodies_that_it_ends(
     redis_url: str, step: Step[..., Any]
 ) -> None:
     """As after an error of its own: no attempt is charged for what nobody let end."""
-    run_id = f"by force {step.name}".replace(" ", "-")
-    told[run_id] = []
+    run_id = f"by-force-{step.name}"
     async with World.connect(settings=Settings(url=redis_url, partitions=1)) as world:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(Worker(world, wf).run)
-            await world.start(of_one_that_waits, step.name, run_id, run_id=run_id)
-            await until(run_id, "began")
+            await started(world, step, run_id)
             tasks.cancel_scope.cancel()
         kinds = [parse(element).kind for element in await world.log(run_id)]
 
