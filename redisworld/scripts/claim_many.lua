@@ -50,9 +50,11 @@ end
 local function exhaust(run, step, name, allowed, message, may_take)
   local header, last = '', ''
   if step.error ~= '0' then header, last = read_element(run, step.error) end
-  local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'),
-    pack_text('step ' .. name .. ' has used up its ' .. allowed .. ' attempts without reporting an outcome')}
-  if last ~= '' and string.find(header, 'step_retrying ' .. step.id .. ' ', 1, true) == 1 then
+  local retrying = 'step_retrying ' .. step.id .. ' '
+  local reported = string.find(header, retrying .. step.attempt .. ' ', 1, true) == 1 -- fewer attempts are allowed since
+  local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'), pack_text('step ' .. name
+    .. ' has used up its ' .. allowed .. (allowed == 1 and ' attempt' or ' attempts') .. (reported and '' or ' without reporting an outcome'))}
+  if last ~= '' and string.find(header, retrying, 1, true) == 1 then
     error[#error + 1] = pack_text('cause')
     error[#error + 1] = last
   end

@@ -418,6 +418,7 @@ async def test_attempts_used_up_write_step_failed_with_the_last_error_as_its_cau
     error = msgspec.msgpack.decode(last.payload)
     assert error["cause"] == msgspec.msgpack.decode(ERROR)
     assert error["type"] == "AttemptsExhausted"
+    assert error["message"] == "step work has used up its 1 attempt", "that one has an outcome"
     assert (await a.step("s1")).status == "failed"
 
 
@@ -427,7 +428,9 @@ async def test_attempts_used_up_by_crashes_have_no_cause(a: Consumer) -> None:
     answer = await a.claim(await a.take(attempt.delivery), attempts_allowed=1)
 
     assert answer.outcome == "exhausted"
-    assert "cause" not in msgspec.msgpack.decode((await a.log())[-1].payload)
+    error = msgspec.msgpack.decode((await a.log())[-1].payload)
+    assert error["message"] == "step work has used up its 1 attempt without reporting an outcome"
+    assert "cause" not in error
 
 
 async def test_a_drain_does_not_charge_the_retry_budget(a: Consumer) -> None:
