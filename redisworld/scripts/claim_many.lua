@@ -23,7 +23,7 @@ local function first_start(run, step)
   return string.match(read_element(run, step.started), '^%S+ %S+ %S+ (%d+)') or run.at_text
 end
 
--- False where the caller knows it, nil where the log does not have it: somebody has deleted that, and others have written since.
+-- False where the caller knows it, nil where the log does not have it: it was deleted, and others have written since.
 local function input_of(run, step, known)
   if known == '1' then return false end
   local header, input = read_element(run, step.input)
@@ -52,8 +52,9 @@ local function exhaust(run, step, name, allowed, message, may_take)
   if step.error ~= '0' then header, last = read_element(run, step.error) end
   local retrying = 'step_retrying ' .. step.id .. ' '
   local reported = string.find(header, retrying .. step.attempt .. ' ', 1, true) == 1 -- fewer attempts are allowed since
-  local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'), pack_text('step ' .. name
-    .. ' has used up its ' .. allowed .. (allowed == 1 and ' attempt' or ' attempts') .. (reported and '' or ' without reporting an outcome'))}
+  local text = 'step ' .. name .. ' has used up its ' .. allowed .. (allowed == 1 and ' attempt' or ' attempts')
+  if not reported then text = text .. ' without reporting an outcome' end
+  local error = {pack_text('type'), pack_text('AttemptsExhausted'), pack_text('message'), pack_text(text)}
   if last ~= '' and string.find(header, retrying, 1, true) == 1 then
     error[#error + 1] = pack_text('cause')
     error[#error + 1] = last
