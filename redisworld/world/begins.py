@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from redisworld.durations import MAX_MS, named_ms
+from redisworld.durations import named_ms
 from redisworld.errors import InvalidInput
 from redisworld.settings import SPEC_VERSION
 
@@ -29,8 +29,6 @@ class Begins(msgspec.Struct, frozen=True):
             raise InvalidInput(f"start(): at= takes an aware datetime, not {at!r}; a length of time is delay=")
         if at.utcoffset() is None:
             raise InvalidInput(f"start(): at={at!r} has no zone and means another moment on every host; add a tzinfo")
-        if (at - datetime.now(UTC)) / timedelta(milliseconds=1) > MAX_MS:
-            raise InvalidInput(f"start(): at={at!r} is out of range: at most 100 years from now")
         since_epoch = (at - datetime.fromtimestamp(0, UTC)) / timedelta(milliseconds=1)
         return cls(at_ms=max(0, math.ceil(since_epoch)))
 

@@ -142,9 +142,3 @@ async def check_twice(world: World) -> None:
     partition = world.partition("alone")
     late = [len((await world.upkeep.promote(partition))[1]) for _ in range(2)]
     assert late == [1, 0]
-
-
-async def test_a_start_at_a_time_that_nobody_lives_to_see_is_refused(connect: Connect) -> None:
-    async with connect() as world:
-        with pytest.raises(InvalidInput, match="at most 100 years from now"):
-            await world.start(chaos_app.two_notes, at=datetime(9999, 1, 1, tzinfo=UTC))
