@@ -127,13 +127,13 @@ class Bodies:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
         except asyncio.CancelledError as error:
-            if _ends(body, before):
+            if _ends(body.task):
                 raise
             if body.why is not None:
                 raise body.why from None
             raise RuntimeError("the step's body raised CancelledError by itself") from error
         except BaseException as error:
-            if _ends(body, before):
+            if _ends(body.task) and not isinstance(error, GeneratorExit):
                 raise asyncio.CancelledError from error
             if body.why is None or isinstance(error, GeneratorExit) or _own(step, body.why, error):
                 raise
@@ -143,9 +143,9 @@ class Bodies:
                 timer.cancel()
             current_step.reset(known)
             self._running.remove(body)
-            if not _ends(body, before):
-                await _take_back(body.task, before)
             self._ended.set()
+            if not isinstance(sys.exception(), GeneratorExit):
+                await _take_back(body.task, before)
 
     async def _in_thread(
         self,
@@ -269,18 +269,19 @@ async def _take_back(task: asyncio.Task[Any], before: int) -> None:
     """Undo cancellations beyond so many: ours, and those of a body that cancelled its own task, as some libraries do
     for a timeout. One that has not been raised yet would be raised in whatever the worker awaits next.
     """
-    if task.cancelling() > before:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
+    if _ends(task) or task.cancelling() <= before:
+        return
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    if _ends(task):
+        raise asyncio.CancelledError
     while task.cancelling() > before:
         task.uncancel()
 
 
-def _ends(body: _Running, before: int) -> bool:
+def _ends(task: asyncio.Task[Any]) -> bool:
     """Whether the task that runs the body is being ended; a body may also have cancelled it by itself."""
-    if isinstance(body.task, Work):
-        return body.task.ended
-    return body.task.cancelling() > before + body.cancels
+    return isinstance(task, Work) and task.ended
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 from types import TracebackType
 
 
@@ -26,7 +27,11 @@ class EndsForked:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if os.getpid() != self._parent:
-            os._exit(self._code(error))
+            code = self._code(error)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):  # there may be none, or it is closed
+                    stream.flush()
+            os._exit(code)
 
     def _code(self, error: BaseException | None) -> int:
         if isinstance(error, StopIteration) or (error is None and not self._waits):
@@ -37,5 +42,4 @@ class EndsForked:
             print("a process that a step has forked cannot await: the event loop is its parent's", file=sys.stderr)
         else:
             traceback.print_exception(error)
-        sys.stderr.flush()
         return 1

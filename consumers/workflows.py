@@ -274,7 +274,7 @@ class Orchestrator:
             live.committed()
             if is_first:
                 observe(FirstStepStarted(job.run_id, job.workflow.name, (answer.at - live.created_at) / 1000))
-            step, started = inline.step, self._world.now_ms()
+            step, started = inline.step, self._world.ticks_ms()
             observe(StepClaimed("started", ((job.run_id, step.id),), inline=True))
             attempt = self._attempt(job, live.identity.context, step.id, step.name, inline.token, step.input)
             executed = await self._execute(job, msgspec.structs.replace(attempt, first_started_at=answer.at))
@@ -282,7 +282,7 @@ class Orchestrator:
             if done.outcome == "retrying" or not writes_only(asked, step) or not live.instance.waits_only_for(step.id):
                 recorded = await self._attempts.record(executed)
                 return "load" if recorded.detail == "responsible" else "waits"
-            at = answer.at + max(0, self._world.now_ms() - started)
+            at = answer.at + max(0, self._world.ticks_ms() - started)
             live.created_inline(step, answer.at, run_started_at=run_started_at)
             ended = Ended(done, live.instance.consumed, at)
             live.ended_inline(step.id, done.outcome, at, done.payload)

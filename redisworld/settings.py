@@ -27,7 +27,7 @@ _MOST = 1_000_000_000
 """Of whatever is counted: more is a slip of the finger, and scripts take whole numbers of 15 digits at most."""
 _MOST_BYTES = 256 * 1024 * 1024
 """Redis takes no text of more than 512 MB, and a message is more than the value it carries."""
-_ALIKE = 0.94
+_ALIKE = 0.92
 """From where on a name was meant for another one: a letter or two. Others may have variables of this prefix, too."""
 _SHORTEST_LEASE_MS = 100
 """A lease is renewed three times, by a thread that has to get its turn."""
@@ -175,12 +175,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _refuse_slips(environ: Mapping[str, str]) -> None:
     """Raise InvalidInput for a variable that was meant for a setting, by all appearances, and is none."""
-    known = {f"REDISWORLD_{name.upper()}" for name in Settings.__struct_fields__}
+    known = {name.upper() for name in Settings.__struct_fields__}
     for variable in environ:
-        if variable.startswith("REDISWORLD_") and variable not in known:
-            same = [f"{variable}_MS"] if f"{variable}_MS" in known else []
-            for meant in same or get_close_matches(variable, known, 1, _ALIKE):
-                raise InvalidInput(f"environment variable {variable} is no setting: {meant} is")
+        _, ours, name = variable.partition("REDISWORLD_")
+        if ours and variable == ours + name and name not in known:
+            same = [f"{name}_MS"] if f"{name}_MS" in known else []
+            for meant in same or get_close_matches(name, known, 1, _ALIKE):
+                if ours + meant not in environ:
+                    raise InvalidInput(f"environment variable {variable} is no setting: {ours}{meant} is")
 
 
 def check_word(word: str, *, what: str = "a deployment") -> None:

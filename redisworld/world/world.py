@@ -175,7 +175,11 @@ class World:
 
     def now_ms(self) -> int:
         """Redis time by this process's monotonic clock, read at connect and by workers each minute."""
-        return int(self.clock() or clock.monotonic_ns() // 1_000_000 + self._clock_offset_ms)
+        return int(self.clock() or self.ticks_ms() + self._clock_offset_ms)
+
+    def ticks_ms(self) -> int:
+        """This process's monotonic clock, for lengths of time: no clock that is set changes them."""
+        return int(self.clock() or clock.monotonic_ns() // 1_000_000)
 
     async def read_clock(self) -> None:
         """Ask Redis for its time again: one of both clocks may have been set. Raises RedisUnavailable."""

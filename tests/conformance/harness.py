@@ -24,6 +24,7 @@ from consumers.steps import StepConsumer
 from consumers.worker import Worker
 from consumers.workflows import Orchestrator
 from redisworld import Settings, Workflows, World, messages, scripts
+from redisworld.begun import Begun
 from redisworld.events import Event, EventKind
 from redisworld.keys import GROUP
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
@@ -130,15 +131,15 @@ class Consumers:
 
     async def die_in_the_body(self, delivery: Delivery) -> None:
         """The process that handles this delivery ends in a step's body: whatever runs it is cancelled from outside."""
-        worker = asyncio.ensure_future(self.process(delivery))
+        worker = Begun()
 
         def die() -> None:
             worker.cancel()
             raise asyncio.CancelledError
 
         conf_app.during.append(die)
-        with pytest.raises(asyncio.CancelledError):
-            await worker
+        worker.begin(self.process(delivery))
+        await worker.done()
 
     async def redelivered(self, delivery: Delivery) -> Delivery:
         """The same entry, taken over from its holder as if that had died a lease ago."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-import anyio
 import msgspec
 import pytest
 import redis
@@ -151,14 +150,9 @@ async def test_an_inline_step_whose_owner_was_deleted_goes_to_the_queue(connect:
     async with connect() as consumers, finishing(consumers, raw, "r"):
         await consumers.world.start(conf_app.chain, 1, run_id="r")
 
-        async with anyio.create_task_group() as tasks:
-
-            async def die() -> None:
-                tasks.cancel_scope.cancel()
-                await anyio.sleep(1)
-
-            conf_app.during.append(die)
-            await consumers.wake()
+        delivery = await consumers.take("workflows")
+        assert delivery is not None
+        await consumers.die_in_the_body(delivery)
         assert raw.xlen(consumers.partition.workflows()) == 1
         delete_all(raw, consumers.partition.workflows())
 

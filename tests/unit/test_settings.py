@@ -29,7 +29,7 @@ def test_a_variable_that_was_meant_for_a_setting_is_refused_by_the_name_of_that(
 
 @pytest.mark.parametrize(
     "others",
-    ["TIMEOUT", "WORKERS", "QUEUE", "LOG_LEVEL", "METRICS_PORT", "SERVICE_HOST", "PORT", "PORT_6379_TCP"],
+    ["URL2", "TIMEOUT", "WORKERS", "QUEUE", "LOG_LEVEL", "METRICS_PORT", "SERVICE_HOST", "PORT", "PORT_6379_TCP"],
 )
 def test_variables_of_options_of_kubernetes_and_of_others_are_left_alone(others: str) -> None:
     assert Settings.from_env({f"REDISWORLD_{others}": "5"}) == Settings()
