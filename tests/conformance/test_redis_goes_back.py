@@ -11,6 +11,7 @@ import pytest
 from consumers.worker import Worker
 from redisworld import Settings, Workflows, World, hook
 from redisworld.events import EventKind
+from redisworld.workflows import Workflow
 from redisworld.world import Committed, Loaded
 from tests.chaos.processes import eventually
 
@@ -90,16 +91,23 @@ async def note_of_a_payload() -> str:
 
 
 @wf.workflow
+async def many_notes_of_a_payload() -> str:
+    text = await hook(str, token="goes-back")
+    return " ".join(sorted(set(await asyncio.gather(*(note(text) for _ in range(20))))))
+
+
+@wf.workflow
 async def note_of_two() -> list[str]:
     return await asyncio.gather(note("a"), note("b"))
 
 
+@pytest.mark.parametrize(("workflow", "steps"), [(note_of_a_payload, 1), (many_notes_of_a_payload, 20)])
 async def test_what_a_body_asks_for_after_a_payload_that_redis_has_lost_is_not_written(
-    redis_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, raw: Any, monkeypatch: pytest.MonkeyPatch, workflow: Workflow[..., str], steps: int
 ) -> None:
-    """The commit is on its way, or repeated, when Redis dies and comes back without the payload."""
+    """The commit, in one call or in three, is on its way, or repeated, when Redis comes back without the payload."""
     bodies.clear()
-    async with World.connect(settings=Settings(url=redis_url)) as world:
+    async with World.connect(settings=Settings(url=redis_url, chunk_steps=8)) as world:
         commit = world.deliveries.commit
         before: dict[bytes, bytes] = {}
         gone_back = anyio.Event()
@@ -114,7 +122,7 @@ async def test_what_a_body_asks_for_after_a_payload_that_redis_has_lost_is_not_w
         async with anyio.create_task_group() as tasks:
             worker = Worker(world, wf)
             tasks.start_soon(worker.run)
-            run = await world.start(note_of_a_payload)
+            run = await world.start(workflow)
             row = world.partition(run.run_id).run(run.run_id)
             await eventually(lambda: raw.hget(row, "wake") == b"" and raw.hget(row, "replayed_to") != b"0")
             before.update(all_keys(raw))
@@ -125,8 +133,8 @@ async def test_what_a_body_asks_for_after_a_payload_that_redis_has_lost_is_not_w
             worker.stop()
         kinds = [event.kind async for event in run.events()]
 
-    assert bodies == ["kept"]
-    assert kinds.count(EventKind.STEP_CREATED) == 1
+    assert bodies == ["kept"] * steps
+    assert kinds.count(EventKind.STEP_CREATED) == steps
 
 
 async def test_a_step_whose_completion_redis_has_lost_keeps_its_message_when_its_worker_commits_what_follows(

@@ -14,9 +14,9 @@ import pytest
 
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.runs import Status
-from redisworld.world import Completion
+from redisworld.world import Committed, Completion
 from redisworld.world.begins import AT_ONCE, Begins
-from tests.scripts.driver import ERROR, RUN, Attempt, Consumer, end, inline, step
+from tests.scripts.driver import ERROR, RUN, Attempt, Consumer, Item, end, inline, step
 
 pytestmark = pytest.mark.anyio
 
@@ -619,3 +619,26 @@ async def test_a_wait_of_a_finished_run_does_not_complete(a: Consumer, status: s
 
     assert await a.written() == before
     assert await a.redis.zcard(a.partition.delayed) == 0
+
+
+# -- ground that Redis has lost
+
+
+async def lose_the_last_event(a: Consumer) -> None:
+    """Redis comes back without the latest event; the row says what it did when that had not been written."""
+    await a.redis.rpop(a.partition.log(RUN))
+
+
+@pytest.mark.parametrize("items", [[step("s1")], [step("s1", "g1"), step("s2", "g1")]], ids=["one", "a chunk"])
+@pytest.mark.parametrize("last", [False, True], ids=["goes on", "last"])
+async def test_a_pass_whose_body_has_seen_more_than_the_log_has_writes_nothing(
+    a: Consumer, items: list[Item], last: bool
+) -> None:
+    turn = await a.begin()
+    await a.world.cancel(RUN)
+    seen = await a.load(turn.delivery)
+    await lose_the_last_event(a)
+    before = await a.dump()
+
+    assert await a.commit(seen, *items, last=last) == Committed("lost", detail="1")
+    assert await a.dump() == before

@@ -71,6 +71,7 @@ if ARGV[ITEMS] == 'step' and last == '0' then
       'g:' .. group, unpack(fields))
     local stored, pin = redis.pcall('LLEN', log), string.match(target, '@(.*)$')
     if read.err or type(stored) ~= 'number' or stored + size >= tonumber(limit) or read[3] ~= replayed_to
+      or stored + (started_at ~= '' and 1 or 0) < tonumber(consumed)
       or string.sub(read[4] or '', 1, #pass + 1) == pass .. ' ' or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
       or not some_number(read[6] or '') or (pin and pin ~= read[7]) then return end
     for k = 9, 8 + size do
