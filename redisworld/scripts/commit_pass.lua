@@ -74,7 +74,7 @@ if run.replayed_to ~= tonumber(replayed_to) or first_pass_late then
 end
 -- Redis has come back with less than the body has seen (a lost AOF tail, a failover): what it asks for has no ground. The
 -- message is not settled, since a step that it had completed is running again, and goes on with it after its lease.
-local writes_first = (ARGV[ITEMS] == 'did' or run.status == 'pending') and 1 or 0 -- which the body has seen already
+local writes_first = (ARGV[ITEMS] == 'did' or started_at ~= '') and 1 or 0 -- which the body has seen already
 if run.length + writes_first < tonumber(consumed) then
   return {'lost', run.wake == message and '1' or '0'}
 end

@@ -133,7 +133,7 @@ async def test_a_first_pass_that_never_loaded_starts_the_run_in_its_commit(a: Co
     (delivery,) = await a.read("workflows")
 
     answer = await a.world.deliveries.commit(
-        delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="t1"
+        delivery, RUN, "start", step("s1"), replayed_to=0, consumed=2, pass_token="t1", started_at=a.clock.now
     )
 
     assert answer.outcome == "committed"
@@ -154,7 +154,14 @@ async def test_the_end_of_an_open_run_is_written_and_settles_the_message(a: Cons
         await put(a, status)
 
     answer = await a.world.deliveries.commit(
-        delivery, RUN, "start", end(kind, "CODE"), replayed_to=0, consumed=2, pass_token="t1"
+        delivery,
+        RUN,
+        "start",
+        end(kind, "CODE"),
+        replayed_to=0,
+        consumed=2,
+        pass_token="t1",
+        started_at=a.clock.now if status == "pending" else None,
     )
 
     row = await a.row()
@@ -641,4 +648,33 @@ async def test_a_pass_whose_body_has_seen_more_than_the_log_has_writes_nothing(
     before = await a.dump()
 
     assert await a.commit(seen, *items, last=last) == Committed("lost", detail="1")
+    assert await a.dump() == before
+
+
+@pytest.mark.parametrize("item", [step("s1"), inline("s1", "t1"), end()], ids=["step", "inline", "end"])
+async def test_a_pass_whose_start_of_the_run_is_lost_does_not_start_it_at_another_time(a: Consumer, item: Item) -> None:
+    await a.start()
+    before_start = await a.redis.dump(a.key())
+    seen = await a.load((await a.read("workflows"))[-1])
+    await a.redis.restore(a.key(), 0, before_start, replace=True)
+    await lose_the_last_event(a)
+    before = await a.dump()
+
+    assert await a.commit(seen, item) == Committed("lost", detail="1")
+    assert await a.dump() == before
+
+
+@pytest.mark.parametrize("item", [step("s1"), inline("s1", "t1")], ids=["step", "inline"])
+async def test_a_first_pass_whose_run_created_is_lost_writes_nothing(a: Consumer, item: Item) -> None:
+    """It starts the run itself, so it has seen one event that it writes, and no more."""
+    await a.start()
+    (delivery,) = await a.read("workflows")
+    await lose_the_last_event(a)
+    before = await a.dump()
+
+    answer = await a.world.deliveries.commit(
+        delivery, RUN, "start", item, replayed_to=0, consumed=2, pass_token="p1", started_at=a.clock.now
+    )
+
+    assert answer == Committed("lost", detail="1")
     assert await a.dump() == before

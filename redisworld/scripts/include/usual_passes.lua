@@ -54,7 +54,8 @@ do
     local stored = redis.pcall('LLEN', log)
     local began = tonumber(started_at)
     if read[1] ~= 'pending' or read[3] ~= replayed_to or read[4] or read[7] or read[8] or type(stored) ~= 'number'
-      or stored + 3 > tonumber(limit) or began < (tonumber(read[2]) or 0) or (tonumber(read[5]) or 0) > tonumber(consumed)
+      or stored + 1 < tonumber(consumed) or stored + 3 > tonumber(limit) or began < (tonumber(read[2]) or 0)
+      or (tonumber(read[5]) or 0) > tonumber(consumed)
       or not some_number(read[6] or '') or not holds_entry() or foreign_key('index:status:pending', 'zset', 'index:status:running', 'zset')
       or not counted('runs_started', 'steps_created', 'steps_started') then return end
 
