@@ -1,6 +1,6 @@
 -- stage_hook: a hook is about to claim its token: the row says so first (design section 11, hook tokens).
 -- Its event is written by the pass, once the token's pointer has been asked for. An earlier run of this id may have given up a
--- hook of the same id, which nobody has released yet: the pointer is this one's now.
+-- hook of the same id, which nobody has released yet: where the token is the same, the pointer is this one's now.
 -- @key stats            hash: counters of the partition
 -- @derived row log hooks releases
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -25,5 +25,6 @@ if state == 'claiming' and redis.call('HGET', hooks_key(run), hook_id) == token 
 if state then return {'conflict', state} end
 redis.call('HSET', run.row, 'h:' .. hook_id, 'claiming')
 redis.call('HSET', hooks_key(run), hook_id, token)
-redis.call('HDEL', TAG .. 'releases', run_id .. ' ' .. hook_id)
+local given_up = run_id .. ' ' .. hook_id
+if redis.call('HGET', TAG .. 'releases', given_up) == token then redis.call('HDEL', TAG .. 'releases', given_up) end
 return {'staged'}

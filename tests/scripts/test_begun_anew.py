@@ -92,6 +92,21 @@ async def test_a_token_of_an_earlier_run_that_is_held_again_does_not_expire(a: C
     assert (await a.world.hooks.find(TOKEN)).run_id == RUN
 
 
+async def test_a_token_of_an_earlier_run_is_let_go_though_its_hook_has_another_one_now(a: Consumer) -> None:
+    """The new hook, which has the same id, took the release of the old token away: its pointer stayed for ever."""
+    await a.begin()
+    await hold(a, "old")
+    await a.later_pass(end())
+    await row_goes(a)
+    await a.begin()
+    await hold(a, "new")
+
+    assert await a.world.hooks.release(a.partition) == 1
+
+    assert await a.redis.pttl(a.partition.hook("old")) > 0
+    assert await a.redis.pttl(a.partition.hook("new")) == -1
+
+
 async def test_a_token_of_an_earlier_run_reaches_no_hook_of_another_token(a: Consumer) -> None:
     """Hooks have the ids that they had: the payload went to a hook whose token nobody has named."""
     for run in (RUN, "r2"):
