@@ -49,8 +49,6 @@ class Reclaimer:
         self._cursors = dict.fromkeys(streams, "0-0")
         self._due = dict.fromkeys(streams, 0.0)
         self._roll_call = dict.fromkeys(streams, 0.0)
-        self._lease_ms = world.settings.lease_ms
-        self._leases_due = 0.0
 
     async def run(self, stopping: Callable[[], bool]) -> None:
         """Sweep until ``stopping``."""
@@ -72,7 +70,6 @@ class Reclaimer:
             await self._let_the_living_renew()
         if time.monotonic() < self._rests_until:
             return
-        await self._ask_for_leases()
         for stream, slots in self._streams.items():
             if (now := time.monotonic()) < self._due[stream]:
                 continue
@@ -83,19 +80,6 @@ class Reclaimer:
             except MalformedMessage as error:  # a key there is not ours: the other streams are swept all the same
                 self._world.connection.faults.warn("sweep", "sweep failed", level=logging.ERROR, error=error)
 
-    async def _ask_for_leases(self) -> None:
-        """A worker with a longer lease, as during a deploy that shortens it, renews less often than ours ends."""
-        if (now := time.monotonic()) < self._leases_due:
-            return
-        own_ms = self._world.settings.lease_ms
-        try:
-            self._lease_ms = max(own_ms, await self._world.heartbeats.longest_lease_ms())
-        except MalformedMessage as error:  # the list is not ours: we sweep all the same
-            self._world.connection.faults.warn(
-                "presence", "leases of others not read", level=logging.ERROR, error=error
-            )
-        self._leases_due = now + _DEAD_LEASES * own_ms / 1000
-
     async def _let_the_living_renew(self) -> None:
         """After an outage every delivery looks stale, also those whose bodies run: their owners come first.
 
@@ -105,7 +89,6 @@ class Reclaimer:
         await self._world.upkeep.remove_consumer(next(iter(self._streams)), f"{self._world.consumer}:nobody")
         self._rests_until = time.monotonic() + self._world.settings.lease_ms / 1000 / _REST
         self._due = dict.fromkeys(self._streams, 0.0)
-        self._leases_due = 0.0
         self._disturbed = False
 
     async def _sweep(self, stream: Stream, slots: Slots) -> bool:
@@ -113,8 +96,7 @@ class Reclaimer:
         for _ in range(_CALLS_PER_STREAM):
             if slots.free <= 0:
                 return True
-            most, lease_ms = min(slots.free, _COUNT), self._lease_ms
-            sweep = await self._world.deliveries.reclaim(stream, self._cursors[stream], most, lease_ms=lease_ms)
+            sweep = await self._world.deliveries.reclaim(stream, self._cursors[stream], min(slots.free, _COUNT))
             self._due[stream] = time.monotonic() + sweep.quiet_ms / 1000
             if sweep.busy:
                 return False

@@ -228,9 +228,9 @@ class Connection:
         replies: list[Any] = await self.run(op, call, patience_ms=patience_ms)
         return replies
 
-    async def time_ms(self) -> int:
-        """Redis TIME in epoch ms. Raises RedisUnavailable."""
-        seconds, micros = await self.run("time", self.commands.time)
+    async def time_ms(self, *, patience_ms: int | None = None) -> int:
+        """Redis TIME in epoch ms. Raises as ``run``."""
+        seconds, micros = await self.run("time", self.commands.time, patience_ms=patience_ms)
         return int(seconds * 1_000 + micros // 1_000)
 
     async def script(

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 
 from redisworld.errors import MalformedMessage, RedisUnavailable
 from redisworld.keys import Partition, listed_streams, listed_workers, worker_key
-from redisworld.state import WorkerState, worker_in
+from redisworld.state import WorkerState
 from redisworld.world.connection import Connection
 from redisworld.world.replies import text_of
 
@@ -95,25 +95,15 @@ class Heartbeats:
         await self._prune_workers()
         await self._prune_streams(now_ms)
 
-    async def longest_lease_ms(self) -> int:
-        """The longest lease that a live worker works with; 0 where none says. Raises as ``beat``."""
-        beats = (await self._beats()).values()
-        return max((worker.lease_ms for beat in beats if beat and (worker := worker_in(beat)) is not None), default=0)
-
-    async def _beats(self) -> dict[str, bytes | None]:
-        """The last beat of each listed worker, None of one that has gone. Does not wait for a Redis that is away."""
-        commands, key = self._connection.commands, listed_workers(self._namespace)
-        run = partial(self._connection.run, patience_ms=0, timeout=self._connection.lease_timeout_s)
+    async def _prune_workers(self) -> None:
+        run, commands, key = self._connection.run, self._connection.commands, listed_workers(self._namespace)
         names = [text_of(name) for name in await self._listing(run("listed_workers", lambda: commands.smembers(key)))]
         if not names:
-            return {}
+            return
         keys = [worker_key(self._namespace, name) for name in names]
-        return dict(zip(names, await self._listing(run("look_at_workers", lambda: commands.mget(keys))), strict=True))
-
-    async def _prune_workers(self) -> None:
-        if gone := [name for name, beat in (await self._beats()).items() if beat is None]:
-            key, commands = listed_workers(self._namespace), self._connection.commands
-            await self._listing(self._connection.run("forget_workers", lambda: commands.srem(key, *gone)))
+        lives = await self._listing(run("look_at_workers", lambda: commands.mget(keys)))
+        if gone := [name for name, beat in zip(names, lives, strict=True) if beat is None]:
+            await self._listing(run("forget_workers", lambda: commands.srem(key, *gone)))
 
     async def _prune_streams(self, now_ms: int) -> None:
         run, commands, key = self._connection.run, self._connection.commands, listed_streams(self._namespace)

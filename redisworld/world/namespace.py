@@ -47,12 +47,6 @@ async def open_namespace(connection: Connection, required: int | None, *, create
     return partitions, seconds * 1_000 + micros // 1_000
 
 
-async def time_ms(connection: Connection) -> int:
-    """The time of Redis now. Raises RedisUnavailable."""
-    _, (seconds, micros) = await _read(connection)
-    return int(seconds * 1_000 + micros // 1_000)
-
-
 async def used_partitions(connection: Connection, *, start: int = 0) -> list[Partition]:
     """The partitions, from this number on, that have been written to."""
     asked = [Partition(connection.settings.namespace, number) for number in range(start, MOST_PARTITIONS)]

@@ -42,7 +42,7 @@ from redisworld.world.heartbeats import Heartbeats
 from redisworld.world.hook_info import HookInfo, read_hook
 from redisworld.world.hooks import Hooks
 from redisworld.world.listing import Listing
-from redisworld.world.namespace import open_namespace, time_ms
+from redisworld.world.namespace import open_namespace
 from redisworld.world.outputs import Outputs
 from redisworld.world.own_run import current_run
 from redisworld.world.queue import Queue
@@ -183,7 +183,7 @@ class World:
 
     async def read_clock(self) -> None:
         """Ask Redis for its time again: one of both clocks may have been set. Raises RedisUnavailable."""
-        self._clock_offset_ms = await time_ms(self.connection) - clock.monotonic_ns() // 1_000_000
+        self._clock_offset_ms = await self.connection.time_ms(patience_ms=0) - clock.monotonic_ns() // 1_000_000
 
     def outlived(self, published_at: int) -> bool:
         """Whether a message is so old that its run may have ended and gone: its id may be that of another one now."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import anyio
 import pytest
 import redis
@@ -12,7 +10,6 @@ from consumers.health import Health
 from consumers.reclaim import Reclaimer
 from redisworld.keys import GROUP
 from redisworld.observe import LeaseLost
-from redisworld.state import WorkerState
 from redisworld.world import Delivery
 from tests.apps import conf_app
 from tests.conformance.conftest import Connect
@@ -100,28 +97,6 @@ async def test_a_worker_that_has_just_started_takes_over_what_nobody_has_renewed
 
         with anyio.fail_after(10):
             await swept()
-        assert [delivery.entry_id for delivery in taken] == [entry]
-
-
-async def test_what_a_worker_with_a_longer_lease_holds_is_left_to_it_while_it_lives(connect: Connect) -> None:
-    """It renews less often than the lease of this worker ends, as during a deploy that shortens it."""
-    async with connect(lease_ms=LEASE_MS) as consumers:
-        entry, taken = await stale(consumers), list[Delivery]()
-        other = WorkerState(consumer="another", state="ready", started_at=1, beat_at=1, lease_ms=100 * LEASE_MS)
-        await consumers.world.heartbeats.beat(other, [])
-        loop = sweeper(consumers, taken)
-
-        async def sweeping(until: Callable[[], bool]) -> None:
-            while not until():
-                await loop.tick()
-                await anyio.sleep(0.05)
-
-        begun = anyio.current_time()
-        await sweeping(lambda: anyio.current_time() > begun + 2 * LEASE_MS / 1000)
-        assert taken == []
-        await consumers.world.heartbeats.leave("another")
-        with anyio.fail_after(10):
-            await sweeping(lambda: bool(taken))
         assert [delivery.entry_id for delivery in taken] == [entry]
 
 
