@@ -202,15 +202,15 @@ class Hooks:
         """Whether that hook is alive and of this token: the pointer may be of an earlier run with the same ids."""
         partition = self._world.partition(holder.run_id)
 
-        async def call() -> Any:
-            pipeline = self._world.connection.commands.pipeline(transaction=False)
-            pipeline.hmget(partition.run(holder.run_id), ["status", f"h:{holder.hook_id}"])
-            pipeline.hget(partition.hooks(holder.run_id), holder.hook_id)
-            return await pipeline.execute()
+        def look(pipe: Any) -> None:
+            pipe.hmget(partition.run(holder.run_id), ["status", f"h:{holder.hook_id}"])
+            pipe.hget(partition.hooks(holder.run_id), holder.hook_id)
 
-        (status, state), held = await self._world.connection.run("read_hook_state", call)
-        if held is not None and held != token.encode():
+        row, held = await self._world.connection.pipe("read_hook_state", look, raises="transient")
+        # a key of another type is somebody else's: it must not fail the run that asks
+        if isinstance(row, Exception) or (isinstance(held, bytes) and held != token.encode()):
             return False
+        status, state = row
         return status is not None and status not in _OVER and state in _LIVING
 
 
