@@ -13,7 +13,6 @@ from collections.abc import Callable
 from consumers.health import LoopHealth
 from consumers.pauses import Pauses
 from consumers.slots import Slots
-from redisworld.errors import MalformedMessage
 from redisworld.world import Delivery, Stream, World
 
 _AT_ONCE = 32
@@ -62,11 +61,7 @@ class Reader:
             streams, block_ms = list(self._rotation), self._health.block_ms(self._world.settings.block_ms)
         batch = min(free, max(_AT_ONCE, self._slots.limit // 2))
         count = batch if streams[0] in self._busy else max(1, free // len(streams))
-        try:
-            deliveries = await self._world.queue.read(streams, count=count, block_ms=block_ms)
-        except MalformedMessage:  # none of them is a stream any more: they are not polled, the others are waited for
-            self._busy.difference_update(streams)
-            raise
+        deliveries = await self._world.queue.read(streams, count=count, block_ms=block_ms)
         self._note(streams, deliveries, count)
         self._health.read_done()
         if deliveries:

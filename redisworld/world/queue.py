@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -99,9 +97,7 @@ class Queue:
     async def read(self, streams: list[Stream], *, count: int, block_ms: int | None = None) -> list[Delivery]:
         """New deliveries: at most ``count`` of each stream. Blocks when ``block_ms`` is given and all are empty.
 
-        A stream whose group is gone gets it again, and the read answers nothing this time. A key that is no stream is
-        told and left out, so that the other partitions go on. Raises RedisUnavailable, and MalformedMessage where no
-        key is a stream.
+        A stream whose group is gone gets it again, and the read answers nothing this time. Raises RedisUnavailable.
         """
         by_key = {key_of(stream).encode(): stream for stream in streams}
         block = [] if block_ms is None else ["BLOCK", block_ms]
@@ -141,31 +137,6 @@ class Queue:
         self, op: str, command: Sequence[Any], after: dict[bytes, str], block_ms: int | None
     ) -> Iterable[tuple[bytes, Any]]:
         """Streams that have something behind where they are read ``after``, and their entries."""
-        try:
-            return await self._read(op, command, after, block_ms)
-        except ResponseError as error:
-            if "WRONGTYPE" not in str(error):
-                raise
-        ours = await self._streams_of(after)
-        return await self._read(op, command, {key: after[key] for key in ours}, block_ms)
-
-    async def _streams_of(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Those that are streams, or not there yet; the others are told. Raises MalformedMessage where none is."""
-        ours = []
-        for key in keys:
-            kind = text_of(await self._connection.run("type", partial(self._connection.commands.type, key)))
-            if kind in ("stream", "none"):
-                ours.append(key)
-            else:
-                foreign = f"key {text_of(key)} is a {kind}, not a stream"
-                self._connection.faults.warn("foreign", "a stream cannot be read", level=logging.ERROR, error=foreign)
-        if not ours:
-            raise MalformedMessage(foreign)
-        return ours
-
-    async def _read(
-        self, op: str, command: Sequence[Any], after: dict[bytes, str], block_ms: int | None
-    ) -> Iterable[tuple[bytes, Any]]:
         connection = self._connection
         timeout = (block_ms + connection.settings.redis_timeout_ms) / 1000 if block_ms else None
         if len(after) == 1 or not connection.clustered:

@@ -74,36 +74,3 @@ async def test_what_is_said_on_the_channel_of_endings_ends_no_world(redis_url: s
             tasks.start_soon(talk)
             with pytest.raises(RunCancelled):
                 await run.result(timeout=10)
-
-
-KEYS = {
-    "steps": P.steps(),
-    "workflows": P.workflows(),
-    "delayed": P.delayed,
-    "delayed bodies": P.delayed_body,
-    "nudge": P.nudge,
-    "stats": P.stats,
-    "expiring": P.expiring,
-    "index of open runs": P.index("status:running"),
-    "index of all runs": P.index("created"),
-    "ticket of the sweep": f"{P.tag}reclaim:steps",
-}
-"""Keys of one partition that a worker works with all the time."""
-
-
-@pytest.mark.parametrize("what", KEYS)
-async def test_a_key_of_another_type_in_one_partition_holds_up_no_other(
-    redis_url: str, raw: redis.Redis, caplog: pytest.LogCaptureFixture, what: str
-) -> None:
-    """One read takes in the streams of all partitions: one that was no stream used to stop them all."""
-    settings = Settings(url=redis_url, partitions=2, block_ms=50, timer_poll_ms=50, max_inline_steps=0)
-    async with working(shop_app.wf, settings=settings) as world:
-        raw.delete(KEYS[what])
-        raw.rpush(KEYS[what], "theirs")
-        await anyio.sleep(0.2)
-        for run_id in [name for name in map(str, range(100)) if world.partition(name).number == 1][:3]:
-            run = await world.start(shop_app.publish, "cat.png", run_id=run_id, delay=0.1)
-            assert await run.result(timeout=10)
-        raw.delete(KEYS[what])
-    assert "Traceback" not in caplog.text
-    assert not [record for record in caplog.records if record.exc_info]
