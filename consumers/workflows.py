@@ -213,7 +213,8 @@ class Orchestrator:
             hook.id: await self._world.hooks.claim(job.run_id, hook.id, hook.token, disposing=disposing)
             for hook in asked.hooks
         }
-        for items, last in chunks(self._world, job.delivery, live.identity, asked, inline, holders, ended):
+        items_by_chunk = chunks(self._world, job.delivery, live.identity, asked, inline, holders, ended)
+        for chunk, (items, last) in enumerate(items_by_chunk, 1):
             answer = await self._world.deliveries.commit(
                 job.delivery,
                 job.run_id,
@@ -222,6 +223,7 @@ class Orchestrator:
                 replayed_to=live.replayed_to,
                 consumed=live.instance.consumed,
                 pass_token=token,
+                chunk=chunk,
                 last=last,
                 started_at=live.started_at,
                 cancels=isinstance(asked.outcome, Cancelled),

@@ -1,7 +1,8 @@
 -- commit_pass: writes what one replay pass asks for, all of it or nothing (design section 8).
 -- The fence is replayed_to, never the log length, which every claim and completion moves. Items that exist
 -- under the same id, kind and name are skipped, so a repeated chunk changes nothing. Only the last chunk seals
--- join groups, sets replayed_to and settles the message.
+-- join groups, sets replayed_to and settles the message. The row's pass says which chunks are there: none is written
+-- without those before it, with which Redis may not have come back (a lost AOF tail, a failover).
 -- @key stats            hash: counters of the partition
 -- @derived row log hooks streams delayed nudge indexes expiring releases resumes
 -- @arg now              pinned time in ms, or '' for Redis TIME
@@ -13,6 +14,7 @@
 -- @arg stream           its stream, without the tag
 -- @arg entry            its entry id
 -- @arg pass             token of this pass, for a repeat after a lost reply
+-- @arg chunk            number of this chunk in its pass, from 1
 -- @arg last             0|1
 -- @arg limit            events a log may hold
 -- @arg retention        ms a finished run stays
@@ -27,11 +29,6 @@
 -- been written since its start: any event may be one that the body sees first. False where something has.
 local function record_own(run, did)
   local step = open_step(run, did.step)
-  if step and step.terminal then -- a first chunk that comes again, unless the step has ended otherwise
-    local header, payload = read_element(run, did.length + 1)
-    return run.wake == message and step.token == did.token and payload == did.payload
-      and string.find(header, 'step_' .. did.outcome .. ' ' .. did.step .. ' ', 1, true) == 1
-  end
   if not step or step.status ~= 'running' or step.token ~= did.token or step.group ~= '' or run.length ~= tonumber(did.length)
     or redis.call('HGET', run.row, 'own:' .. message) ~= did.step then return false end
   run.at = math.max(tonumber(did.at), run.last_at) -- what the body has taken for the time of this event
@@ -46,18 +43,23 @@ local function record_own(run, did)
   return true
 end
 
-if #ARGV < 14 then return {'broken', 'takes 14 arguments at least, not ' .. #ARGV} end
+if #ARGV < 15 then return {'broken', 'takes 15 arguments at least, not ' .. #ARGV} end
 local refused = plain('run_id', run_id, 'message', message, 'pass', pass) or streams('stream', stream) or entries('entry', entry)
   or one_of('last', last, '0', '1') or numbers('now?', now, 'replayed_to', replayed_to, 'consumed', consumed,
-  'limit', limit, 'retention', retention, 'spec', spec, 'started_at?', started_at)
+  'chunk', chunk, 'limit', limit, 'retention', retention, 'spec', spec, 'started_at?', started_at)
 if refused then return refused end
 now = clock(now)
 local run = open_run(run_id, now)
 if run.broken then return run.broken end
 if run.absent then return {'not_found'} end
-local done_pass, done_word, done_inline, done_at =
-  string.match(redis.call('HGET', run.row, 'pass') or '', '^(%S+) (%S+) (%d) (%d+)$')
-if done_pass == pass then return {done_word, done_inline, done_at} end
+local done_pass, done_word, done_number, done_at =
+  string.match(redis.call('HGET', run.row, 'pass') or '', '^(%S+) (%S+) (%d+) (%d+)$')
+local chunks_done = 0
+if done_pass == pass then
+  if done_word ~= 'chunk' then return {done_word, done_number, done_at} end
+  chunks_done = tonumber(done_number)
+  if last ~= '1' and tonumber(chunk) <= chunks_done then return {'chunk', '0', done_at} end
+end
 if run.terminal then
   settle_if_held(stream, entry, consumer)
   save_deliveries()
@@ -75,7 +77,7 @@ end
 -- Redis has come back with less than the body has seen (a lost AOF tail, a failover): what it asks for has no ground. The
 -- message is not settled, since a step that it had completed is running again, and goes on with it after its lease.
 local writes_first = (ARGV[ITEMS] == 'did' or started_at ~= '') and 1 or 0 -- which the body has seen already
-if run.length + writes_first < tonumber(consumed) then
+if run.length + writes_first < tonumber(consumed) or tonumber(chunk) ~= chunks_done + 1 then
   return {'lost', run.wake == message and '1' or '0'}
 end
 
@@ -129,9 +131,7 @@ for _, item in ipairs(items) do
 end
 
 local function finish_call(word, inlined)
-  if last == '1' then
-    set_field(run, 'pass', pass .. ' ' .. word .. ' ' .. inlined .. ' ' .. run.at_text)
-  end
+  set_field(run, 'pass', pass .. ' ' .. word .. ' ' .. (word == 'chunk' and chunk or inlined) .. ' ' .. run.at_text)
   save_all()
   return {word, tostring(inlined), run.at_text}
 end

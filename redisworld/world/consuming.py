@@ -77,13 +77,15 @@ class Deliveries:
         replayed_to: int,
         consumed: int,
         pass_token: str,
+        chunk: int = 1,
         last: bool = True,
         started_at: int | None = None,
         cancels: bool = False,
     ) -> Committed:
         """Write what a pass asks for, fenced by ``replayed_to``; ``items`` are as commit_pass takes them.
 
-        ``cancels`` says that they end the run as cancelled.
+        A pass of several chunks numbers them from 1; one that comes without those before it is lost. ``cancels`` says
+        that the items end the run as cancelled.
         ``started_at`` is the body time of a first pass that has read nothing: the commit starts the run with it, or
         answers lost if somebody else has written meanwhile.
         """
@@ -99,6 +101,7 @@ class Deliveries:
             delivery.stream,
             delivery.entry_id,
             pass_token,
+            chunk,
             int(last),
             self._world.ceiling[0],
             self._world.cancelled_ms if cancels else self._world.ceiling[1],

@@ -219,7 +219,7 @@ BROKEN = (
     ),
     Broken(
         "a usual chunk that creates its steps again",
-        "then chunks lost queued",
+        "then chunks queued",
         (("commit_pass", "      if read[k] then return end\n", ""),),
     ),
     Broken(

@@ -182,7 +182,7 @@ def _commit(hand: Hand, consumer: str, now: int, view: View, scenario: Scenario)
     last = int(hand.chunk == len(calls) - 1)
     return [
         now, consumer, RUN, hand.replayed_to, hand.prefix, held.message.message_id, held.stream, held.entry,
-        token, last, *_CEILING, SPEC_VERSION, hand.started_at or "", *items,
+        token, hand.chunk + 1, last, *_CEILING, SPEC_VERSION, hand.started_at or "", *items,
     ]  # fmt: skip
 
 

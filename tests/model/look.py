@@ -74,8 +74,8 @@ def _row(run: Run) -> Picture:
         if run.begun_to:
             fields["begun_to"] = run.begun_to
     if run.committed[0]:
-        word, inline, at = run.committed[1]
-        fields["pass"] = f"{run.committed[0]} {word} {int(bool(inline))} {at}"
+        word, number, at = run.committed[1]
+        fields["pass"] = f"{run.committed[0]} {word} {int(number)} {at}"
     fields |= {f"s:{step_id}": step for step_id, step in run.steps.items()}
     fields |= {f"h:{hook}": state for hook, state in run.hooks.items()}
     fields |= {f"e:{id}": number for id, number in run.attribute_events.items()}

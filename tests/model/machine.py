@@ -110,7 +110,7 @@ class Game(Surroundings):
         answer = self._commit(turn, asked, last=False)
         self.turns = [t for t in self.turns if t is not turn]
         if answer[0] == "chunk":
-            self._begin(msgspec.structs.replace(turn, started_at=None))
+            self._begin(msgspec.structs.replace(turn, started_at=None, chunk=turn.chunk + 1))
 
     @move(1, pick=PICK, step=STEP)
     def commit_other_code(self, pick: int, step: str) -> None:
@@ -155,6 +155,7 @@ class Game(Surroundings):
             consumed=turn.consumed,
             token=turn.token,
             wishes=tuple(wishes),
+            chunk=turn.chunk,
             last=last,
             started_at=turn.started_at,
         )

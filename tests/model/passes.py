@@ -33,6 +33,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     consumed: int
     token: str
     wishes: tuple[Wish, ...]
+    chunk: int = 1
     last: bool = True
     started_at: int | None = None
     """Body time of a first pass that has read nothing."""
@@ -97,8 +98,14 @@ def commit(store: Store, consumer: str, entry: str, run_id: str, message: str, p
     run = store.runs.get(run_id)
     if run is None:
         return ("not_found", "")
+    done = 0
     if run.committed[0] == p.token:
-        return run.committed[1]
+        word, number, at = run.committed[1]
+        if word != "chunk":
+            return (word, number, at)
+        done = int(number)
+        if not p.last and p.chunk <= done:
+            return ("chunk", False)
     if run.terminal:
         store.settle(consumer, entry)
         return ("gone", run.status)
@@ -108,6 +115,8 @@ def commit(store: Store, consumer: str, entry: str, run_id: str, message: str, p
         if not owns(run, message, entry):
             store.settle(consumer, entry)
         return ("lost", "0")
+    if p.chunk != done + 1:  # Redis has lost the one before it
+        return ("lost", "1" if run.wake == message else "0")
     if store.is_full(run):
         store.settle(consumer, entry)
         return ("full", str(run.floor - run.created_at))
@@ -125,6 +134,7 @@ def commit(store: Store, consumer: str, entry: str, run_id: str, message: str, p
         run.woken_at = len(run.log)
     if not p.last:
         run.begun_to = p.consumed
+        run.committed = (p.token, ("chunk", p.chunk, max(run.floor, store.now)))
         return ("chunk", False)
     word, started = _conclude(store, run, consumer, entry, message, p, inline)
     answer = (word, started, max(run.floor, store.now))

@@ -155,6 +155,7 @@ class Stage:
                 replayed_to=p.replayed_to,
                 consumed=p.consumed,
                 pass_token=p.token,
+                chunk=p.chunk,
                 last=p.last,
                 started_at=p.started_at,
             )

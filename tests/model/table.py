@@ -31,6 +31,7 @@ class Turn(msgspec.Struct, frozen=True):
     consumed: int
     owned: str = ""
     started_at: int | None = None
+    chunk: int = 1
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -34,8 +34,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 _NAMES = {
     "number?": "now started_at start_at",
-    "number": "retention limit count bytes from lease ticket deliveries spec replayed_to consumed delay attempts keep"
-    " due attempt index length at most",
+    "number": "retention limit count bytes from chunk lease ticket deliveries spec replayed_to consumed delay attempts"
+    " keep due attempt index length at most",
     "choice": "last may_replay known mode outcome awaited close",
     "plain": "run_id run step hook_id message pass id step_id name workflow group",
     "plain?": "code wake old dead_run dead_hook deployment pin holder",

@@ -133,6 +133,7 @@ class Consumer:
         turn: Turn,
         *items: Sequence[str | bytes | int],
         consumed: int | None = None,
+        chunk: int = 1,
         last: bool = True,
         token: str | None = None,
     ) -> Committed:
@@ -144,6 +145,7 @@ class Consumer:
             replayed_to=turn.loaded.replayed_to,
             consumed=turn.loaded.length if consumed is None else consumed,
             pass_token=token or self.world.next_token(),
+            chunk=chunk,
             last=last,
         )
 

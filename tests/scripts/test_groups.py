@@ -91,10 +91,10 @@ async def test_attempts_used_up_count_as_a_failure_of_the_group(a: Consumer) -> 
 async def chunked(a: Consumer, *outcomes: str, mode: str = "all") -> str:
     """A fan-out of three in two chunks, of which some end before the seal: what the sealing commit answers."""
     turn = await a.begin()
-    await a.commit(turn, step("s0", "g1"), step("s1", "g1"), last=False)
+    await a.commit(turn, step("s0", "g1"), step("s1", "g1"), last=False, token="p")
     for delivery, outcome in zip((await a.steps_delivered()).values(), outcomes, strict=False):
         assert (await a.complete(await a.claim(delivery), outcome)).detail == "settled"
-    return (await a.commit(turn, step("s2", "g1"), ["seal", "g1", mode])).outcome
+    return (await a.commit(turn, step("s2", "g1"), ["seal", "g1", mode], chunk=2, token="p")).outcome
 
 
 async def test_ends_before_the_seal_are_silent_and_counted(a: Consumer) -> None:
@@ -113,10 +113,10 @@ async def test_a_failure_before_the_seal_of_a_group_that_waits_for_all_is_silent
 
 async def test_a_group_all_of_which_ended_before_its_seal_is_told_by_the_seal(a: Consumer) -> None:
     turn = await a.begin()
-    await a.commit(turn, step("s0", "g1"), last=False)
+    await a.commit(turn, step("s0", "g1"), last=False, token="p")
     await a.complete(await a.claim((await a.steps_delivered())["s0"]))
 
-    assert (await a.commit(turn, ["seal", "g1", "all"])).outcome == "again"
+    assert (await a.commit(turn, ["seal", "g1", "all"], chunk=2, token="p")).outcome == "again"
 
 
 # -- moves between groups. The pass has loaded; a step ends; the pass commits a move.
@@ -268,9 +268,9 @@ async def play(a: Consumer, first: list[str], modes: tuple[str, str], cut: int, 
     model.consumed = loaded = turn.loaded.length
     items = [step(f"s{n}", group, run=run) for n, group in enumerate(first)]
     if cut:
-        await a.commit(turn, *items[:cut], last=False)
+        await a.commit(turn, *items[:cut], last=False, token="p")
         await play_end(a, model, run, 0, True)
-    await a.commit(turn, *items[cut:], *seals(model, first))
+    await a.commit(turn, *items[cut:], *seals(model, first), chunk=2 if cut else 1, token="p")
     static = True
     for op in ops:
         if op[0] == "end":

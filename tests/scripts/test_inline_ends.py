@@ -82,7 +82,7 @@ async def test_the_end_of_a_step_is_written_once_when_the_first_chunk_is_sent_ag
 
     for _ in range(2):
         assert (await a.commit(turn, *first, consumed=5, last=False, token="p")).outcome == "chunk"
-    last = await a.commit(turn, step("s3", "g1"), ["seal", "g1", "all"], consumed=5, token="p")
+    last = await a.commit(turn, step("s3", "g1"), ["seal", "g1", "all"], consumed=5, chunk=2, token="p")
 
     assert last.outcome == "committed"
     assert (await a.kinds()).count("step_completed") == 1

@@ -143,13 +143,13 @@ class Chaos:
         assert hand.turn is not None
         loaded, token = hand.turn.loaded, hand.worker.world.next_token()
         items, chosen = self.items(loaded, hand.worker)
-        turn, worker = hand.turn, hand.worker
+        turn, worker, chunk = hand.turn, hand.worker, 1
         if items[:1] and items[0][0] == "step" and self.random.random() < 0.3:  # inline goes with the last
             await self.ask(lambda: worker.commit(turn, *items[:1], last=False, token=token))
-            items = items[1:]
+            items, chunk = items[1:], 2
             if not self.orderly and self.random.random() < 0.4:
                 return None  # crashed between its chunks
-        answer = await self.ask(lambda: worker.commit(turn, *items, token=token))
+        answer = await self.ask(lambda: worker.commit(turn, *items, chunk=chunk, token=token))
         self.trace.append(f"  {answer.outcome} {answer.detail} inline={answer.inline} {[i[:2] for i in items]}")
         if answer.inline:
             hand.attempt = Attempt(

@@ -49,11 +49,11 @@ async def test_a_claim_asked_again_after_the_delivery_was_taken_over_is_stale(a:
 
 async def test_a_chunk_asked_again_after_its_steps_have_run_dispatches_none_again(a: Consumer) -> None:
     turn = await a.begin()
-    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
+    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False, token="p")
     await a.complete(await a.claim((await a.steps_delivered())["s1"]))
     before = await a.dump()
 
-    assert (await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)).outcome == "chunk"
+    assert (await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False, token="p")).outcome == "chunk"
     assert await a.dump() == before
 
 

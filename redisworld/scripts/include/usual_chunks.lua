@@ -7,8 +7,8 @@ if ARGV[ITEMS] == 'step' and last == '0' then
 
   local function fits_all()
     return size <= MOST and size == math.floor(size) and is_number(now) and is_number(started_at) and some_number(consumed)
-      and some_number(limit) and some_number(retention) and some_number(spec) and some_plain(run_id) and some_plain(message)
-      and some_plain(pass) and is_stream(stream) and is_entry(entry) and some_plain(name) and some_plain(group) and group ~= '-'
+      and some_number(chunk) and some_number(limit) and some_number(retention) and some_number(spec) and some_plain(run_id)
+      and some_plain(message) and some_plain(pass) and is_stream(stream) and is_entry(entry) and some_plain(name) and some_plain(group) and group ~= '-'
       and is_stream(target)
   end
 
@@ -30,6 +30,13 @@ if ARGV[ITEMS] == 'step' and last == '0' then
     return status == 'pending' and not read_started_at and tonumber(started_at) >= last_at
   end
 
+  -- Whether this chunk is the next one of its pass.
+  local function comes_next(done)
+    if chunk == '1' then return string.sub(done, 1, #pass + 1) ~= pass .. ' ' end
+    local before = pass .. ' chunk ' .. chunk - 1 .. ' '
+    return string.sub(done, 1, #before) == before
+  end
+
   local function write(row, log, read, stored, fields)
     local left, rest = 0, '|all|0|0'
     if read[8] then left, rest = string.match(read[8], '^(%d+)(|[%a_]+|%d|%d)$') end
@@ -38,13 +45,14 @@ if ARGV[ITEMS] == 'step' and last == '0' then
 
     local began = started_at ~= '' and decimal(started_at)
     local at = decimal(math.max(clock(now), tonumber(read[2]) or 0, tonumber(started_at) or 0))
-    local elements, written = {}, {'last_at', at, 'begun_to', consumed, 'g:' .. group, decimal(left + size) .. rest}
+    local elements, written = {}, {'last_at', at, 'begun_to', consumed, 'pass', pass .. ' chunk ' .. chunk .. ' ' .. at,
+      'g:' .. group, decimal(left + size) .. rest}
     if began then
       add('runs_started', 1)
       redis.call('ZADD', TAG .. 'index:status:running', read[6], run_id)
       redis.call('ZREM', TAG .. 'index:status:pending', run_id)
       elements[1] = 'run_started - - ' .. began .. '\n'
-      written[7], written[8], written[9], written[10] = 'status', 'running', 'started_at', began
+      written[9], written[10], written[11], written[12] = 'status', 'running', 'started_at', began
     end
     local events, words = #elements, #written
     local created, waiting = ' - ' .. at .. ' ' .. name .. '\n', 'pending|0|0||||' .. group .. '|'
@@ -72,7 +80,7 @@ if ARGV[ITEMS] == 'step' and last == '0' then
     local stored, pin = redis.pcall('LLEN', log), string.match(target, '@(.*)$')
     if read.err or type(stored) ~= 'number' or stored + size >= tonumber(limit) or read[3] ~= replayed_to
       or stored + (started_at ~= '' and 1 or 0) < tonumber(consumed)
-      or string.sub(read[4] or '', 1, #pass + 1) == pass .. ' ' or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
+      or not comes_next(read[4] or '') or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
       or not some_number(read[6] or '') or (pin and pin ~= read[7]) then return end
     for k = 9, 8 + size do
       if read[k] then return end

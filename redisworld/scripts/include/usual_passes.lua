@@ -17,8 +17,8 @@ do
   end
 
   local function fits_all()
-    return last == '1' and is_number(now) and some_number(limit) and some_number(retention) and some_number(spec)
-      and some_plain(pass) and is_stream(stream)
+    return chunk == '1' and last == '1' and is_number(now) and some_number(limit) and some_number(retention)
+      and some_number(spec) and some_plain(pass) and is_stream(stream)
   end
 
   -- The step at ARGV[at], which starts right away under this message.
@@ -120,7 +120,7 @@ do
     return {'ended', '0', at}
   end
 
-  local words = #ARGV - 14
+  local words = #ARGV - 15
   local written = ARGV[ITEMS] == 'inline' and words == INLINE and first_pass()
     or ARGV[ITEMS] == 'did' and words == DID + INLINE and ARGV[ITEMS + DID] == 'inline' and next_pass()
     or ARGV[ITEMS] == 'did' and words == DID + END and ARGV[ITEMS + DID] == 'end' and last_pass()

@@ -212,7 +212,7 @@ async def the_first_chunk_of_a_pass_is_committed(a: Consumer, b: Consumer) -> As
     return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
 
 
-@scene("commit_pass", "chunk 0", again="lost 1")
+@scene("commit_pass", "chunk 0")
 async def a_first_pass_that_read_nothing_begins_with_a_chunk(a: Consumer, b: Consumer) -> Ask:
     delivery = await _unread(a)
     return _first(a, delivery, [*step("s1", "g1"), *step("s2", "g1")], consumed=2, began_ms=3, last=False)
@@ -221,8 +221,29 @@ async def a_first_pass_that_read_nothing_begins_with_a_chunk(a: Consumer, b: Con
 @scene("commit_pass", "chunk 0")
 async def a_chunk_of_many_steps_follows_the_first_one(a: Consumer, b: Consumer) -> Ask:
     turn = await a.begin()
-    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
-    return lambda: a.commit(turn, *(step(f"s{n}", "g1") for n in range(3, 43)), last=False)
+    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False, token="p")
+    return lambda: a.commit(turn, *(step(f"s{n}", "g1") for n in range(3, 43)), chunk=2, last=False, token="p")
+
+
+@scene("commit_pass", "lost 1")
+async def a_chunk_comes_without_the_one_before_it(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, step("s3", "g1"), step("s4", "g1"), chunk=2, last=False)
+
+
+@scene("commit_pass", "lost 1")
+async def the_last_chunk_comes_without_the_one_before_it(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), last=False, token="p")
+    return lambda: a.commit(turn, step("s3", "g1"), ["seal", "g1", "all"], chunk=3, token="p")
+
+
+@scene("commit_pass", "lost 1")
+async def a_chunk_comes_after_another_pass_has_begun(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), last=False, token="p")
+    await a.commit(turn, step("s1", "g1"), last=False, token="other")
+    return lambda: a.commit(turn, step("s2", "g1"), step("s3", "g1"), chunk=2, last=False, token="p")
 
 
 @scene("commit_pass", "chunk 0")
