@@ -23,7 +23,7 @@
 -- @arg items            what the pass asks for, see include/items.lua
 -- @returns committed inline 0|1 at ms | again|ended 0 at ms | chunk 0 at ms | lost responsible 0|1 | gone status
 --          | diverged what | invalid what | full age_in_ms | not_found | broken why
--- @include partition entry_names clock words types retention counter pass wide usual_chunks usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
+-- @include partition entry_names clock words types retention counter pass wide usual_creations usual_passes arguments stats run steps delivery save msgpack messages wake groups hooks waits
 -- @include attributes patches finish ceiling deployments items apply
 -- The inline step that this message owns has ended, and the body has gone on from it. That holds only while nothing else has
 -- been written since its start: any event may be one that the body sees first. False where something has.

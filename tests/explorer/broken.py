@@ -179,7 +179,7 @@ BROKEN = (
         (
             (
                 "commit_pass",
-                "or decimal(stored) ~= length\n      or decimal(stored + 1) ~= consumed ",
+                "or decimal(stored) ~= length or decimal(stored + 1) ~= consumed ",
                 "",
             ),
         ),
@@ -187,19 +187,37 @@ BROKEN = (
     Broken(
         "a usual first pass of a run that has ended",
         "one inline, terminate",
-        (("commit_pass", "if read[1] ~= 'pending' or read[3] ~= replayed_to or read[4]", "if read[4]"),),
+        (
+            ("commit_pass", "return status == 'pending' and not read_started_at and tonumber", "return tonumber"),
+            (
+                "commit_pass",
+                "stored + size + 2 >= tonumber(limit) or read[3] ~= replayed_to\n",
+                "stored + size + 2 >= tonumber(limit)\n",
+            ),
+        ),
     ),
     Broken(
         "a usual last pass of a run that has ended",
         "one inline, terminate",
         (
-            (
-                "commit_pass",
-                "if read[1] ~= 'running' or read[3] ~= replayed_to or read[5] ~= step or type(stored)",
-                "if read[5] ~= step or type(stored)",
-            ),
-            ("commit_pass", "or decimal(stored) ~= length\n      or decimal(stored + 1) ~= consumed ", ""),
+            ("commit_pass", "return read[1] == 'running' and read[3] == replayed_to and type", "return type"),
+            ("commit_pass", "or decimal(stored) ~= length or decimal(stored + 1) ~= consumed ", ""),
         ),
+    ),
+    Broken(
+        "a usual end of a run that has ended",
+        "gather2 queued, terminate",
+        (("commit_pass", "return read[1] == 'running' and read[3] == replayed_to and type", "return type"),),
+    ),
+    Broken(
+        "a usual last chunk that does not see what was written since its load",
+        "gather2 queued, request",
+        (("commit_pass", "(tonumber(read[8]) or 0) > tonumber(consumed) or not holds_entry()", "not holds_entry()"),),
+    ),
+    Broken(
+        "a usual last chunk that seals nothing",
+        "gather2 queued",
+        (("commit_pass", "'|' .. ARGV[seal + 2] .. '|1|0'", "'|' .. ARGV[seal + 2] .. '|0|0'"),),
     ),
     Broken(
         "a usual chunk of a run that has ended",
@@ -212,8 +230,8 @@ BROKEN = (
             ),
             (
                 "commit_pass",
-                "stored + size >= tonumber(limit) or read[3] ~= replayed_to\n",
-                "stored + size >= tonumber(limit)\n",
+                "stored + size + 2 >= tonumber(limit) or read[3] ~= replayed_to\n",
+                "stored + size + 2 >= tonumber(limit)\n",
             ),
         ),
     ),

@@ -11,12 +11,12 @@ from tests.scripts.stage import Stage, Theatre
 USUAL = {
     "claim_many": {"usual = start_usual(clock(now), tonumber(limit))": "usual = 0"},
     "complete_many": {"usual = complete_usual(clock(now))": "usual = 0"},
-    "commit_pass": {"local words = #ARGV - 15": "local words = -1", "local written = chunk()": "local written = nil"},
+    "commit_pass": {"local words = #ARGV - 15": "local words = -1", "local written = create()": "local written = nil"},
     "start_many": {"local written = start_all()": "local written = nil"},
 }
 """How each script is made to look at every call closely."""
 
-PASSES = {"inline", "did inline", "did end", "step step"}
+PASSES = {"inline", "did inline", "did end", "end", "step", "step step", "step inline"}
 SEEN = [pytest.param(scene, id=f"{scene.script}: {scene.name}") for scene in SCENES if scene.script in USUAL]
 USUAL_ANSWER = "do return {'rest'} end"
 

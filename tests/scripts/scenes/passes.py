@@ -253,6 +253,77 @@ async def a_chunk_comes_again(a: Consumer, b: Consumer) -> Ask:
     return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False)
 
 
+def _fan_out(*ids: str, mode: str = "all") -> list[Item]:
+    """The steps of these ids in one join group, which is sealed; the one in front starts right away."""
+    first, *others = ids
+    return [*(step(id, "g1") for id in others), inline(first, f"t-{first}", "g1"), ["seal", "g1", mode]]
+
+
+@scene("commit_pass", "committed 1")
+async def a_first_pass_that_read_nothing_asks_for_a_whole_fan_out(a: Consumer, b: Consumer) -> Ask:
+    delivery = await _unread(a)
+    items = [part for item in _fan_out("s1", "s2", "s3") for part in item]
+    return _first(a, delivery, items, consumed=2, began_ms=3)
+
+
+@scene("commit_pass", "committed 0")
+async def a_pass_asks_for_a_whole_fan_out_of_queued_steps(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, step("s1", "g1"), step("s2", "g1", name="pack"), ["seal", "g1", "fail_fast"])
+
+
+@scene("commit_pass", "committed 1")
+async def the_last_chunk_of_a_fan_out_comes(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False, token="p")
+    await a.complete(await a.claim((await a.steps_delivered())["s1"]))
+    return lambda: a.commit(turn, *_fan_out("s3", "s4", mode="fail_fast"), chunk=2, token="p")
+
+
+@scene("commit_pass", "again 0")
+async def the_last_chunk_of_a_fan_out_comes_after_a_failure(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s1", "g1"), step("s2", "g1"), last=False, token="p")
+    await a.complete(await a.claim((await a.steps_delivered())["s1"]), "failed")
+    return lambda: a.commit(turn, *_fan_out("s3", "s4", mode="fail_fast"), chunk=2, token="p")
+
+
+@scene("commit_pass", "again 0")
+async def a_fan_out_comes_after_something_that_its_body_has_not_seen(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.world.cancel(RUN)
+    return lambda: a.commit(turn, *_fan_out("s1", "s2"))
+
+
+@scene("commit_pass", "committed 0")
+async def a_fan_out_comes_under_a_lost_delivery(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await b.take(turn.delivery)
+    return lambda: a.commit(turn, *_fan_out("s1", "s2"))
+
+
+@scene("commit_pass", "committed 1")
+async def a_fan_out_comes_of_which_one_step_exists(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    await a.commit(turn, step("s2", "g1"), last=False)
+    return lambda: a.commit(turn, *_fan_out("s1", "s2", "s3"))
+
+
+@scene("commit_pass", "ended 0")
+async def a_run_ends_after_its_last_completer(a: Consumer, b: Consumer) -> Ask:
+    delivered = await a.dispatch(step("s1", "g1"), step("s2", "g1"))
+    for delivery in delivered.values():
+        await a.complete(await a.claim(delivery), may_replay=True)
+    turn = await a.load(delivered["s2"])
+    return lambda: a.commit(turn, end())
+
+
+@scene("commit_pass", "lost 1")
+async def a_run_ends_on_ground_that_redis_has_lost(a: Consumer, b: Consumer) -> Ask:
+    turn = await a.begin()
+    return lambda: a.commit(turn, end(), consumed=9)
+
+
 @scene("commit_pass", "lost 1")
 async def a_first_chunk_comes_after_another_pass_has_begun(a: Consumer, b: Consumer) -> Ask:
     delivery = await _unread(a)
