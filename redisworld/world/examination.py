@@ -13,7 +13,7 @@ from redisworld.world.examine_delayed import examine_delayed
 from redisworld.world.examine_keys import examine_keys
 from redisworld.world.examine_meta import examine_meta
 from redisworld.world.examine_runs import examine_listings, examine_open_runs
-from redisworld.world.examine_server import examine_server
+from redisworld.world.examine_server import examine_leases, examine_server
 from redisworld.world.examine_streams import examine_dead_letters, examine_streams
 from redisworld.world.examine_types import examine_types, types_of, types_of_lists
 from redisworld.world.findings import Finding
@@ -56,8 +56,11 @@ async def _all(
         yield lost
     async for finding in examine_server(world):
         yield finding
-    for finding in await examine_types(world, types_of_lists(world.settings.namespace)):
+    strangers = await examine_types(world, types_of_lists(world.settings.namespace))
+    for finding in strangers:
         yield finding
+    if not strangers and (leases := await examine_leases(world)) is not None:
+        yield leases
     counted: dict[str, int] = {}
 
     def ticker(what: str) -> Callable[[int], None]:

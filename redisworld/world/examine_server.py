@@ -1,4 +1,4 @@
-"""Can this Redis be trusted with runs, and is the namespace what its meta hash says?"""
+"""Can this Redis be trusted with runs, is the namespace what its meta hash says, and do its workers have one lease?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from redis.exceptions import ResponseError
 
-from redisworld.keys import meta
+from redisworld.keys import meta, worker_key
 from redisworld.world.findings import Finding
 from redisworld.world.namespace import used_partitions
+from redisworld.world.serving import read_serving
 
 if TYPE_CHECKING:
     from redisworld.world.connection import Connection
@@ -91,3 +92,14 @@ async def _partitions(world: World) -> AsyncIterator[Finding]:
             what=f"the namespace has {len(world.partitions)} partitions, and there are keys of partition {numbers}",
             where=(meta(world.settings.namespace), *(partition.stats for partition in used)),
         )
+
+
+async def examine_leases(world: World) -> Finding | None:
+    """Live workers that would take over what others still work on."""
+    workers = (await read_serving(world)).workers.values()
+    by_lease = {worker.lease_ms: worker.consumer for worker in workers if worker.lease_ms}
+    if len(by_lease) < 2:
+        return None
+    told = ", ".join(f"{lease_ms} ms (as of {by_lease[lease_ms]})" for lease_ms in sorted(by_lease))
+    keys = tuple(worker_key(world.settings.namespace, by_lease[lease_ms]) for lease_ms in sorted(by_lease))
+    return Finding(code="leases", what=f"live workers have different leases: {told}", where=keys)

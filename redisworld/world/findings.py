@@ -58,6 +58,10 @@ KINDS: dict[str, Kind] = {
         "these keys lie in partitions that no worker reads: the count was changed in Redis after they were made",
         "put the old partition count back: redis-cli HSET rw:<namespace>:meta partitions <count>",
     ),
+    "leases": Kind(
+        "those with the shorter one take over what the others still work on, and bodies run twice",
+        "give all workers of the namespace one REDISWORLD_LEASE_MS; docs/upgrades.md says how to change it",
+    ),
     "foreign_key": Kind(
         "scripts refuse what is not ours, so whatever needs this key stands still; the rest of its partition, if it is "
         "in one, was not looked at",

@@ -16,6 +16,7 @@ from redisworld import Settings, World
 from redisworld.cli import main
 from redisworld.errors import NamespaceMismatch
 from redisworld.keys import GROUP, Partition, meta, partition_of
+from redisworld.state import WorkerState
 from redisworld.world import Outgoing
 from redisworld.world.examination import examine
 from redisworld.world.findings import KINDS, Finding
@@ -539,10 +540,29 @@ def test_a_list_of_another_type_is_named(
     raw.delete(key)
 
 
+def test_workers_with_different_leases_are_told(redis_url: str) -> None:
+    async def beat_with(world: World) -> None:
+        for consumer, lease_ms in (("pod-a:1:x", 30_000), ("pod-b:1:y", 5_000), ("pod-c:1:z", 30_000)):
+            now_ms = await world.connection.time_ms()
+            beat = WorkerState(
+                consumer=consumer,
+                state="ready",
+                streams=("steps",),
+                started_at=now_ms,
+                beat_at=now_ms,
+                lease_ms=lease_ms,
+            )
+            await world.heartbeats.beat(beat, ())
+
+    [finding] = [finding for finding in found_by(redis_url, beat_with) if finding.code == "leases"]
+
+    assert "5000 ms (as of pod-b:1:y), 30000 ms (as of pod-" in finding.what
+
+
 def test_every_kind_of_finding_is_planted_here() -> None:
     planted = {code for code, _ in MENDED.values()} | set(TOLD.values())
 
-    assert planted | {"redis_version", "clock", "eviction", "persistence", "parked"} == set(KINDS)
+    assert planted | {"redis_version", "clock", "leases", "eviction", "persistence", "parked"} == set(KINDS)
     assert {code for code, _ in MENDED.values()} == {code for code, kind in KINDS.items() if kind.fixed}
 
 
