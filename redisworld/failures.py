@@ -72,7 +72,7 @@ def describe(exc: BaseException, *, code: str | None = None, modules: Container[
 
 
 def _described(exc: BaseException, code: str | None, modules: Container[str] | None) -> ErrorInfo:
-    text = "".join(traceback.format_exception(exc))
+    text = _formatted(exc)
     if (remote := _remote_traceback(exc)) is not None:
         text = f"{remote}\nThe exception above was recorded by a step and raised again here:\n\n{text}"
     known = sys.modules if modules is None else modules
@@ -81,6 +81,13 @@ def _described(exc: BaseException, code: str | None, modules: Container[str] | N
     if len(encode(info)) <= MAX_BYTES:
         return info
     return msgspec.structs.replace(info, cause=None, context=None, notes=(), exceptions=(), contents=b"")
+
+
+def _formatted(exc: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(exc))
+    except Exception:  # user code; before 3.12 also a __getattr__ that raises, as of an HTTPError without its response
+        return "".join(traceback.format_tb(exc.__traceback__))
 
 
 def encode(info: ErrorInfo) -> bytes:

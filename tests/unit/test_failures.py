@@ -6,7 +6,10 @@ import asyncio
 import builtins
 import sys
 import threading
+from email.message import Message
+from io import BytesIO
 from typing import Any, cast
+from urllib.error import HTTPError
 
 import pytest
 from hypothesis import given
@@ -44,6 +47,13 @@ class Closed(Exception):
     @property
     def __context__(self) -> BaseException | None:  # type: ignore[override]
         return KeyError("before")
+
+
+class Undecided(Exception):
+    """traceback asks whether it is true."""
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("no")
 
 
 made: list[int] = []
@@ -287,6 +297,18 @@ def test_a_rebuilt_error_that_is_raised_on_shows_the_traceback_of_the_step() -> 
     assert "recorded by a step and raised again here" in (whole.traceback or "")
     assert cause is not None
     assert "in the_steps_own_code" in (cause.traceback or "")
+
+
+@pytest.mark.parametrize("exc", [HTTPError("http://x", 500, "down", Message(), BytesIO()), Undecided("x")])
+def test_an_exception_whose_traceback_cannot_be_written_keeps_its_message(exc: Exception) -> None:
+    """HTTPError without its response, which cannot be stored, raised KeyError there before Python 3.12."""
+    try:
+        raise there_and_back(exc)
+    except Exception as again:
+        info = failures.describe(again)
+
+    assert (info.message, type(failures.rebuild(info))) == (str(exc), type(exc))
+    assert "test_an_exception_whose_traceback" in (info.traceback or "")
 
 
 def test_an_exception_that_cannot_even_be_looked_at_is_recorded_by_its_class() -> None:
