@@ -198,6 +198,10 @@ class ResumeConflict(RedisworldError):
         self.token = token
 
 
+_MEMBERS_TOLD = 3
+"""Errors of a group that a line about it names."""
+
+
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """An exception as it is recorded: the payload of ``step_failed``, ``step_retrying`` and ``run_failed``.
 
@@ -219,7 +223,13 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """Arguments and attributes as an encoded value, where the type may come back as itself."""
 
     def __str__(self) -> str:
-        return f"{self.type}: {self.message}" if self.message else self.type
+        told = f"{self.type}: {self.message}" if self.message else self.type
+        if not self.exceptions:
+            return told
+        # What a TaskGroup calls its errors says nothing of them.
+        left_out = len(self.exceptions) - _MEMBERS_TOLD
+        more = [f"{left_out} more"] if left_out > 0 else []
+        return f"{told} ({'; '.join([*map(str, self.exceptions[:_MEMBERS_TOLD]), *more])})"
 
 
 class RunUnsuccessful(RedisworldError):

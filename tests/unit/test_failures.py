@@ -258,6 +258,17 @@ def test_a_group_comes_back_with_its_members_and_theirs() -> None:
     assert back.subgroup(KeyError) is not None
 
 
+def test_a_line_about_a_group_names_its_first_members() -> None:
+    """What a TaskGroup raises says "unhandled errors in a TaskGroup" and nothing of them."""
+    group = ExceptionGroup("in a TaskGroup", [ExceptionGroup("inner", [KeyError("b")]), *map(ValueError, range(4))])
+
+    told = str(failures.describe(group))
+
+    assert told == (
+        "ExceptionGroup: in a TaskGroup (ExceptionGroup: inner (KeyError: b); ValueError: 0; ValueError: 1; 2 more)"
+    )
+
+
 def test_a_group_too_large_says_how_much_of_it_is_missing() -> None:
     back = there_and_back(ExceptionGroup("many", [ValueError(number) for number in range(100)]))
 
