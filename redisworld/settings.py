@@ -166,6 +166,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
         if self.partitions is not None and not 1 <= self.partitions <= 256:
             raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
+        for name in ("username", "password", "sentinel_password"):
+            if getattr(self, name).endswith(("\n", "\r")):
+                raise InvalidInput(f"setting {name} ends with a line break: write it without one (echo -n)")
         check_word(self.namespace, what="setting namespace")
         if self.deployment:
             check_word(self.deployment, what="setting deployment")

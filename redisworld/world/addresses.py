@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from redis.asyncio.connection import parse_url
+from redis.exceptions import RedisError
 
 from redisworld.errors import InvalidInput
 from redisworld.settings import Settings
@@ -54,16 +55,19 @@ def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> 
     read, InvalidInput for one of Sentinels without nodes or the name of their primary, and as ``check_url``.
     """
     check_url(settings.url)
-    client = _client(settings, kind, sentinels, **options)
     try:
+        client = _client(settings, kind, sentinels, **options)
         client.connection_pool.make_connection()  # connects to nobody yet
-    except TypeError as error:  # an option that no connection takes, or not one of this scheme, like ssl_… of redis://
-        raise ValueError(str(error).partition("() ")[2]) from error
+    except (TypeError, AttributeError, RedisError) as error:
+        # an option that no connection takes, or not one of this scheme, like ssl_… of redis://, or no such value of it
+        raise ValueError(str(error).partition("() ")[2] or str(error)) from error
     return client
 
 
 def check_url(url: str) -> None:
     """Raises InvalidInput for what redis-py passes over without a word, and for options that would change replies."""
+    if "://" not in url:
+        raise InvalidInput("a URL of Redis begins with redis://, rediss:// or unix://")
     parts = urlsplit(url)
     path = parts.path.strip("/")
     database = path.partition("/")[2] if parts.scheme.endswith(_SENTINEL) else path

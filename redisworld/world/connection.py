@@ -296,10 +296,12 @@ class Connection:
             self.faults.warn("end", "a read cannot be ended and waits its time", level=logging.INFO, error=error)
 
     def _tls(self, op: str, error: BaseException) -> str:
-        """A word where, at the first call, one side may speak TLS and the other not: neither of them says so."""
+        """A word where, at the first call, one side may speak TLS and the other not, or lacks a file: none says so."""
         if op != "ping":
             return ""
         if self.settings.url.startswith("rediss"):
+            if "No such file" in str(error):
+                return "; the files of the options ssl_… of the URL have to be there"
             return "; it may not speak TLS at this port (redis:// is without)" if error_word(error) == "timeout" else ""
         hung_up = "closed by server" in str(error) or "reset by peer" in str(error)
         return "; it may want TLS (rediss://)" if hung_up else ""

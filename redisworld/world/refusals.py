@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -23,6 +24,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError as BlockingMasterNotFoundError
 
 from redisworld.errors import RedisworldError
 
@@ -119,6 +121,10 @@ def why(error: BaseException) -> str:
     if isinstance(error, (TimeoutError, RedisTimeoutError)):
         return "did not answer in time"
     reply = _reply_of(error)
+    if isinstance(error, (MasterNotFoundError, BlockingMasterNotFoundError)):
+        said, unasked, _ = reply.partition(" : ")  # behind it redis-py writes out the whole client of each Sentinel
+        hint = " (Sentinels cannot be reached, or refuse REDISWORLD_SENTINEL_PASSWORD)" if unasked else ""
+        return f"cannot be used now: {said}{hint}"
     if isinstance(error, NoPermissionError):
         return f"does not let its user do what redisworld needs: {reply.strip(_QUOTES)}"
     if isinstance(error, AuthenticationError):

@@ -74,12 +74,32 @@ async def test_those_of_the_url_win() -> None:
         ("redis://localhost/0?foo=bar", "unexpected keyword argument 'foo'"),
         ("redis://localhost/0?ssl_cert_reqs=none", "unexpected keyword argument 'ssl_cert_reqs'"),
         ("unix:///tmp/redis.sock?foo=bar", "unexpected keyword argument 'foo'"),
+        ("redis://localhost/0?protocol=9", "protocol must be either 2 or 3"),
+        ("redis://localhost/0?retry=3", "has no attribute"),
+        ("rediss://localhost/0?ssl_cert_reqs=maybe", "Requirements Flag: maybe"),
+        ("127.0.0.1:6379", "begins with redis://"),
     ],
 )
 async def test_a_url_that_lacks_something_or_has_too_much_is_refused(url: str, missing: str) -> None:
     with pytest.raises(InvalidInput, match=missing):
         async with World.connect(url):
             pass
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis+sentinel://127.0.0.1:1,127.0.0.1:1/p", "No master found for 'p' .Sentinels cannot be reached"),
+        ("rediss://127.0.0.1:1/0?ssl_ca_certs=/nowhere.pem", "the files of the options ssl_"),
+    ],
+)
+@pytest.mark.anyio
+async def test_what_is_not_there_is_told_in_a_line(url: str, told: str) -> None:
+    """redis-py wrote out each Sentinel's client, a thousand characters, and names no file."""
+    with pytest.raises(RedisUnavailable, match=told) as raised:
+        async with World.connect(url):
+            pass
+    assert len(str(raised.value)) < 250
 
 
 @pytest.mark.parametrize("reached_by", ["tcp_url", "url"])

@@ -176,6 +176,13 @@ def test_a_hundred_years_and_a_thousand_million_are_allowed() -> None:
     assert (settings.retention_ms, settings.max_log_events) == (100 * 7 * 86_400_000, 1_000_000_000)
 
 
+@pytest.mark.parametrize("name", ["username", "password", "sentinel_password"])
+def test_a_secret_that_was_written_with_a_line_break_is_named(name: str) -> None:
+    """A secret of Kubernetes made with ``echo``; Redis says only that it is wrong."""
+    with pytest.raises(InvalidInput, match=f"setting {name} ends with a line break"):
+        Settings.from_env({f"REDISWORLD_{name.upper()}": "s3cret\n"})
+
+
 def test_affinity_needs_a_deployment() -> None:
     with pytest.raises(InvalidInput, match="REDISWORLD_DEPLOYMENT"):
         Settings.from_env({"REDISWORLD_AFFINITY": "1"})
