@@ -22,7 +22,11 @@ from redisworld.settings import Settings
 
 _SENTINEL = "+sentinel"
 _SENTINEL_PORT = 26379
-_OF_REPLIES = {"decode_responses", "encoding", "encoding_errors"}
+_OURS = {
+    **dict.fromkeys(("decode_responses", "encoding", "encoding_errors", "max_connections", "retry"), ""),
+    "socket_timeout": ": set REDISWORLD_REDIS_TIMEOUT_MS",
+}
+"""Options that would change replies, starve readers or end their blocking reads, with what there is instead."""
 _CLUSTER = "+cluster"
 _PORT = 6379
 
@@ -65,7 +69,7 @@ def client_of(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> 
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidInput for what redis-py passes over without a word, and for options that would change replies."""
+    """Raises InvalidInput for what redis-py passes over without a word, and for options that are not the URL's."""
     if "://" not in url:
         raise InvalidInput("a URL of Redis begins with redis://, rediss:// or unix://")
     parts = urlsplit(url)
@@ -77,8 +81,8 @@ def check_url(url: str) -> None:
     for database in options.get("db", ()):
         if not database.isdecimal():
             raise InvalidInput(f"db in a URL of Redis is the number of a database, not {database!r}")
-    if wrong := _OF_REPLIES & options.keys():
-        raise InvalidInput(f"the URL of Redis has the option {min(wrong)}, which redisworld decides itself")
+    for option in sorted(_OURS.keys() & options.keys()):
+        raise InvalidInput(f"the URL of Redis has the option {option}, which redisworld decides itself{_OURS[option]}")
 
 
 def _client(settings: Settings, kind: Any, sentinels: Any, **options: Any) -> Any:
