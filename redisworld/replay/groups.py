@@ -37,8 +37,9 @@ class Join:
     ) -> None:
         self.key = key
         self.mode = mode
-        self.id = f"g{first.number}"
-        """Named after its first member, so that it is the same in every replay."""
+        self.id = f"g{first.number}" + (f".{len(first.joins)}" if first.joins else "")
+        """Named after its first member and how many joins that has, so that it is the same in every replay, and no
+        other's: one that counted the steps of two joins would be silent until both have their results."""
         self.members: dict[int, StepCall[Any]] = {}
         """By number, like all calls here: to hash a call is Python."""
         self.shared = False

@@ -50,6 +50,13 @@ async def nested_gather() -> list[Any]:
     return list(await asyncio.gather(asyncio.gather(chain("a", "b"), work("c")), late("d", 1), inner))
 
 
+@gives(["a", "b", "next", False, "c"])
+async def two_gathers_over_one_step() -> list[Any]:
+    a, b, c = (asyncio.create_task(late(name, seconds)) for name, seconds in (("a", 2), ("b", 5), ("c", 9)))
+    first, second = asyncio.gather(a, b), asyncio.gather(a, c)
+    return [*await first, await work("next"), c.done(), (await second)[1]]
+
+
 @gives(["a", "b", "c", "after c", "after b", "after a"])
 async def wait_all_completed() -> list[str]:
     """A26: a step named after each."""

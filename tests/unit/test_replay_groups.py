@@ -230,6 +230,22 @@ def test_a_task_that_joins_a_group_later_brings_the_group_about() -> None:
     assert asked.groups == [SealGroup("g1", "fail_fast")]
 
 
+def test_two_joins_with_the_same_first_step_are_two_groups() -> None:
+    """Under one name the end of the first gather was told with that of the second only."""
+
+    async def body() -> list[str]:
+        shared, *others = [asyncio.create_task(work(number)) for number in range(5)]
+        first = asyncio.gather(shared, *others[:2])
+        second = asyncio.gather(shared, *others[2:], return_exceptions=True)
+        return [*await first, *await second]
+
+    driver = drive(body)
+
+    asked = driver.store.passes[-1][1]
+    assert groups(driver) == ["", "g1", "g1", "g1.1", "g1.1"]
+    assert asked.groups == [SealGroup("g1", "fail_fast"), SealGroup("g1.1", "all")]
+
+
 def test_a_cancelled_wait_for_leaves_its_step_unobserved() -> None:
     async def body() -> None:
         try:
