@@ -104,6 +104,8 @@ class Body:
 
     def emit(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
         """A step call is awaited for the first time."""
+        if self.dropped:
+            return
         self.ledger.ask_step(call.id, AskedStep(call, future))
         self.groups.opened(call)
 

@@ -7,6 +7,7 @@ a durable wait that the engine fires. It runs *inside* a worker's running loop, 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import math
 import sys
@@ -30,6 +31,9 @@ from redisworld.replay.forbidden import (
 from redisworld.replay.place import edge
 from redisworld.replay.tasks import ReplayFuture, ReplayTask, StepTask
 
+_enter_task: Callable[[asyncio.AbstractEventLoop, asyncio.Task[Any]], None] = getattr(asyncio.tasks, "_enter_task")  # noqa: B009
+_leave_task: Callable[[asyncio.AbstractEventLoop, asyncio.Task[Any]], None] = getattr(asyncio.tasks, "_leave_task")  # noqa: B009
+
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
@@ -38,6 +42,9 @@ MAX_HANDLES = 1_000_000
 
 MAX_CLOSES = 100
 """How often a dropped coroutine that insists on awaiting is closed again."""
+
+MAX_REFUSALS = 1_000
+"""How often a dropped task is told so at what it tries; one that catches that and tries on is left waiting then."""
 
 
 class InstanceDropped(BaseException):
@@ -84,11 +91,11 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         self._tasks: dict[ReplayTask, None] = {}
         self._running = False
         self._closed = False
+        self._refusals = 0
 
     def next_number(self) -> int:
         """The next number of a task, a future or what else is put into sets, for hashes and names."""
-        if self._closed:
-            raise InstanceDropped
+        self.check_alive()
         self._numbers += 1
         return self._numbers
 
@@ -135,14 +142,19 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         with _Running(self), warnings.catch_warnings():
             # A list of coroutines the body had not come to await yet is no mistake here.
             warnings.simplefilter("ignore", RuntimeWarning)
-            for task in self._tasks:
+            for task in tuple(self._tasks):
+                self._refusals = 0
+                _enter_task(self, task)  # TaskGroup and timeout ask which one they are in, before they try anything
                 _close(task)
+                _leave_task(self, task)
             self._tasks.clear()
 
     def check_alive(self) -> None:
         """Raise InstanceDropped when the instance has been dropped."""
         if self._closed:
-            raise InstanceDropped
+            self._refusals += 1
+            if self._refusals <= MAX_REFUSALS:
+                raise InstanceDropped
 
     # --- what asyncio asks of a loop -------------------------------------------------------------------------
 
@@ -308,6 +320,9 @@ def _close(task: ReplayTask) -> None:
             # Raised by the clean-up; the coroutine has ended. A TaskGroup gives a group of GeneratorExit, and a
             # sys.exit() in a finally must not end a worker that makes room for another body.
             return
+    # It catches everything, again and again. Python would close it once more where it is forgotten, and there nothing
+    # that it calls would let it wait.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(coro))
 
 
 for _name in FORBIDDEN_LOOP_CALLS:

@@ -8,6 +8,7 @@ import gc
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -272,6 +273,29 @@ async def swallows_everything() -> None:
             continue
 
 
+async def tries_on_with_steps() -> None:
+    while True:
+        try:
+            await work(1)
+        except BaseException:
+            continue
+
+
+async def tries_on_with_sleeps() -> None:
+    while True:
+        with suppress(BaseException):
+            await sleep(1)
+
+
+async def tries_on_with_groups() -> None:
+    while True:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(work(1))
+        except BaseException:
+            continue
+
+
 async def in_task_groups() -> None:
     async def child() -> None:
         try:
@@ -321,6 +345,7 @@ async def in_an_async_generator() -> None:
     [
         *(cleans_up_with_steps, sleeps_in_finally, insists, swallows_everything, in_task_groups, in_an_async_generator),
         *(all_children_of_a_group_done, exits_in_finally),
+        *(tries_on_with_steps, tries_on_with_sleeps, tries_on_with_groups),
     ],
 )
 def test_a_dropped_body_awaits_nothing_performs_nothing_and_prints_nothing(
