@@ -51,9 +51,11 @@ def is_pydantic(kind: object) -> bool:
 
 def _struct_contents(value: msgspec.Struct) -> Contents:
     config = value.__struct_config__
-    parts = {name: getattr(value, name) for name in value.__struct_fields__}
+    given = {name: getattr(value, name) for name in value.__struct_fields__}
+    parts = {name: part for name, part in given.items() if part is not msgspec.UNSET or config.array_like}
     tagged = config.tag is not None and config.tag_field is not None
     if config.array_like:
         return Contents([config.tag, *parts.values()] if tagged else list(parts.values()), parts)
-    plain = dict(zip(value.__struct_encode_fields__, parts.values(), strict=True))
+    stored = zip(value.__struct_encode_fields__, given, strict=True)
+    plain = {encoded: parts[name] for encoded, name in stored if name in parts}  # as msgspec does: UNSET is no value
     return Contents({config.tag_field: config.tag, **plain} if tagged else plain, parts)

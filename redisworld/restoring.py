@@ -55,10 +55,10 @@ def difference(sent: Any, received: Any, where: Place) -> str | None:
     if isinstance(sent, enum.Enum):
         return None if sent is received else _changed(sent, received, where)
     if is_named(type(sent)):
-        parts = contents_of(received).parts
-        return _first_difference(
-            (value, parts.get(name), (where, FIELD, name)) for name, value in contents_of(sent).parts.items()
-        )
+        given, parts = contents_of(sent).parts, contents_of(received).parts
+        if parts.keys() - given.keys():  # what was UNSET has its default
+            return _changed(sent, received, where)
+        return _first_difference((value, parts.get(name), (where, FIELD, name)) for name, value in given.items())
     if not isinstance(sent, (dict, list, tuple, set, frozenset)):
         # As they are stored, NaN is NaN and 0.0 is not -0.0; a signaling NaN cannot even be compared.
         same = msgspec.msgpack.encode(pack(sent, where)) == msgspec.msgpack.encode(pack(received, where))

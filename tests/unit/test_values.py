@@ -80,6 +80,12 @@ class Options(TypedDict):
     note: str
 
 
+class Sized(msgspec.Struct):
+    """With a default that is not what a field that is UNSET comes back as."""
+
+    size: int | msgspec.UnsetType = 5
+
+
 class Cat(msgspec.Struct, tag=True):
     name: str
 
@@ -402,6 +408,11 @@ class Unspeakable:
 def test_a_place_that_python_cannot_write_is_no_error_of_its_own(key: Any) -> None:
     with pytest.raises(InvalidValue, match=r"cannot be shown.*would not come back"):
         encode({key: object()})
+
+
+def test_a_field_that_is_unset_never_comes_back_as_its_default() -> None:
+    with pytest.raises(InvalidValue, match=r"Sized\(size=UNSET\) would come back as Sized\(size=5\)"):
+        encode(Sized(msgspec.UNSET), type=Sized)
 
 
 def test_without_the_annotation_a_set_of_named_types_is_read_as_their_contents() -> None:
