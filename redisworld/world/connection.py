@@ -307,11 +307,11 @@ class Connection:
         return "; it may want TLS (rediss://)" if hung_up else ""
 
     async def _repeat(self, op: str, attempt: Callable[[], Awaitable[Any]], patience_ms: int | None) -> Any:
-        self.check_place()
         patience = (self.settings.retry_redis_ms if patience_ms is None else patience_ms) / 1000
         began = clock.monotonic()
         failed = 0
         while True:
+            self.check_place()  # each time: a World that was closed meanwhile closes no connection that is made now
             started = clock.perf_counter()
             try:
                 reply = await attempt()

@@ -14,7 +14,7 @@ import anyio.abc
 import msgspec
 
 from redisworld import values
-from redisworld.errors import InvalidInput, OutputClosed, RedisUnavailable, RunGone, RunNotFound, StaleAttempt
+from redisworld.errors import InvalidInput, OutputClosed, RunGone, RunNotFound, StaleAttempt
 from redisworld.keys import check_entry_id, check_output_name
 from redisworld.world.endings import Ended
 from redisworld.world.queue import fields_of, flat
@@ -169,7 +169,7 @@ class Outputs:
     async def _wait(self, run_id: str, name: str, after: str, ending: Ended) -> list[Entry]:
         """What comes next: entries, or none after a second or when the run may have ended."""
         found: list[Entry] = []
-        failure: RedisUnavailable | None = None
+        failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
 
             async def stop_at_the_end() -> None:
@@ -179,7 +179,7 @@ class Outputs:
             tasks.start_soon(stop_at_the_end)
             try:
                 found = await self._more(run_id, name, after, block_ms=_BLOCK_MS)
-            except RedisUnavailable as error:
+            except Exception as error:
                 failure = error  # the task group would wrap it
             tasks.cancel_scope.cancel()
         if failure is not None:

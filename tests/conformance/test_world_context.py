@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
+import anyio
 import anyio.to_thread
 import pytest
 import redis
@@ -121,6 +122,27 @@ async def test_a_world_that_is_closed_says_so(redis_url: str, ask: Callable[[Wor
 
     with pytest.raises(InvalidInput, match="closed"):
         await ask(world)
+
+
+async def test_who_reads_while_its_world_is_closed_is_told_so_and_leaves_no_connection(redis_url: str) -> None:
+    """It connected anew behind the close, and nobody ever closed that."""
+    with closing(redis.Redis.from_url(redis_url, decode_responses=True)) as raw:
+
+        def ours(command: str = "") -> list[Any]:
+            return [c for c in raw.client_list() if c["name"] == "redisworld" and command in c["cmd"]]
+
+        async with World.connect(redis_url) as world:
+            run = await world.start(nothing, delay="1h")
+            reader = asyncio.create_task(anext(run.read()))
+            with anyio.fail_after(20):
+                while not ours("xread"):  # noqa: ASYNC110  # Redis tells it
+                    await anyio.sleep(0.01)
+
+        with anyio.fail_after(20), pytest.raises(InvalidInput, match="closed"):
+            await reader
+        with anyio.fail_after(20):
+            while ours():  # noqa: ASYNC110  # likewise
+                await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
