@@ -219,11 +219,16 @@ async def run_until_signalled(worker: Worker | Timekeeper) -> None:
     """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once.
 
     The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.
+    A process that a body has forked has them too, and gives them up: it is no worker, and must end when it is told to.
     """
-    loop, signalled = asyncio.get_running_loop(), False
+    loop, signalled, mine = asyncio.get_running_loop(), False, os.getpid()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal signalled
+        if os.getpid() != mine:
+            signal.signal(number, before[signal.Signals(number)])
+            signal.raise_signal(number)
+            return
         if signalled:
             fact(logging.WARNING, "second signal, ending at once")
             os._exit(1)

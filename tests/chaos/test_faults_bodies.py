@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import multiprocessing.synchronize
 import os
 import random
 import signal
@@ -275,6 +277,40 @@ async def test_a_process_that_a_body_forks_ends_where_it_leaves_the_body_and_nev
     assert worker.returncode is None
     assert worker.log().count("ValueError: the child fails") == 1
     assert ("cannot await" in worker.log()) == (step == "forks")
+
+
+def _sleeps(began: multiprocessing.synchronize.Event) -> None:
+    began.set()
+    time.sleep(60)
+
+
+@wf.step(max_retries=0)
+def ends_its_child() -> int | None:
+    context = multiprocessing.get_context("fork")
+    began = context.Event()
+    child = context.Process(target=_sleeps, args=(began,))
+    child.start()
+    began.wait(10)
+    child.terminate()
+    child.join(10)
+    code = child.exitcode
+    child.kill()
+    return code
+
+
+@wf.workflow
+async def ending_a_child() -> int | None:
+    return await ends_its_child()
+
+
+async def test_a_process_that_a_body_forks_ends_at_a_signal_as_it_would_without_the_worker(
+    workers: Workers, connect: Connect
+) -> None:
+    """It inherited the handlers of the worker, for which the first signal begins a drain: ``Pool.terminate`` hung."""
+    worker = workers.start(app=APP)
+    async with connect() as world:
+        assert await (await world.start(ending_a_child)).result(timeout=20) == -signal.SIGTERM
+    assert "draining" not in worker.log()
 
 
 # -- retries and their limits
