@@ -203,8 +203,8 @@ class Deliveries:
         Neither repeated nor waited for: once Redis answers again the living must renew first. Raises RedisUnavailable.
         """
         s = self._world.settings
-        # a sweeper that dies with the ticket must not keep the next one out for longer than the lease
-        ticket_ms = min(5 * s.reclaim_every_ms, max(s.lease_ms, s.reclaim_every_ms * 6 // 5))
+        # until it comes again: one whose slots are full by now, or that dies, must not keep the others out for longer
+        ticket_ms = s.reclaim_every_ms * 6 // 5
         lease_ms = s.lease_ms if lease_ms is None else lease_ms
         args = (self._world.consumer, stream[1], lease_ms, cursor, count, ticket_ms)
         timeout = self._world.connection.lease_timeout_s

@@ -221,7 +221,7 @@ async def test_only_the_holder_of_the_ticket_sweeps_a_stream(a: Consumer, b: Con
     sweep = await b.world.deliveries.reclaim((b.partition, "steps"), "0-0", 10)
     assert (sweep.busy, sweep.taken) == (True, ())
     assert await a.holds(delivery)
-    longest = 5 * a.world.settings.reclaim_every_ms
+    longest = a.world.settings.reclaim_every_ms * 6 / 5  # it may be full by now, and not come again
     assert 0 < await a.redis.pttl(a.partition.reclaim_ticket("steps")) <= sweep.quiet_ms <= longest
 
     await a.redis.delete(a.partition.reclaim_ticket("steps"))  # as it expires
