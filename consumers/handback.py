@@ -158,18 +158,20 @@ def where(delivery: Delivery, message: StepMessage | WorkflowMessage | None = No
 
 
 def as_recovery(message: StepMessage | WorkflowMessage, *, message_id: str, recoveries: int) -> WorkflowMessage:
-    """A wake for the same run that counts its recovery replays in ``deliveries``.
+    """A wake for the same run that counts its recovery replays.
 
     Not to be taken for the wake of a run whose own was lost, whose reason is ``recovery``.
     """
     if isinstance(message, WorkflowMessage):
-        return msgspec.structs.replace(message, reason="divergence", run_input=None, deliveries=recoveries)
+        return msgspec.structs.replace(
+            message, reason="divergence", run_input=None, deliveries=1, recoveries=recoveries
+        )
     return WorkflowMessage(
         message_id=message_id,
         run_id=message.run_id,
         workflow_name=message.workflow_name,
         reason="divergence",
-        deliveries=recoveries,
+        recoveries=recoveries,
         trace_carrier=message.trace_carrier,
     )
 

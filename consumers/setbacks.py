@@ -60,7 +60,7 @@ async def create_again(world: World, job: Job) -> None:
 async def diverged(world: World, job: Job, error: Exception) -> None:
     """Try again later, three times, then fail the run and say what differs."""
     message = job.message
-    done = message.deliveries if isinstance(message, WorkflowMessage) and message.reason == "divergence" else 0
+    done = max(0, message.recoveries) if isinstance(message, WorkflowMessage) else 0  # a stranger's number, perhaps
     if done < MAX_RECOVERIES:
         fact(logging.WARNING, "replay diverged, trying again", job.where, recovery=done + 1, error=error)
         fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{world.next_token()}"

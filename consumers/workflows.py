@@ -111,15 +111,15 @@ class Orchestrator:
         """Whether this deployment may run the body; a wake of another one is re-routed."""
         if not isinstance(job.message, WorkflowMessage) or self._world.serves(deployment):
             return True
-        target = job.delivery.partition.workflows(deployment)
+        hops = job.message.deployment_mismatch_retry_count
         return not await reroute(
             self._world,
             job.delivery,
             job.message,
-            moved(job.message),
+            msgspec.structs.replace(moved(job.message), deployment_mismatch_retry_count=hops + 1),
             deployment=deployment,
-            target=target,
-            hops=job.message.deliveries - 1,
+            target=job.delivery.partition.workflows(deployment),
+            hops=hops,
         )
 
     async def _drive(self, job: Job, live: Live | None) -> None:

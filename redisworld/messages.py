@@ -65,6 +65,9 @@ class WorkflowMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     first_refused_at: int | None = None
     requested_at: int = 0
     trace_carrier: dict[str, str] | None = None
+    deployment_mismatch_retry_count: int = 0
+    recoveries: int = 0
+    """Replays of a run that diverged; not its deliveries, of which a drain or an unknown name makes more."""
 
 
 Message = StepMessage | WorkflowMessage
@@ -167,7 +170,7 @@ def renewed(data: bytes) -> dict[str, object]:
     for name in ("kind", "message_id", "run_id"):
         if not isinstance(fields.get(name), str) or not _WORD.fullmatch(fields[name]):
             raise MalformedMessage(f"not a message: no {name}")
-    for name in ("deliveries", "first_refused_at", "deployment_mismatch_retry_count"):
+    for name in ("deliveries", "first_refused_at", "deployment_mismatch_retry_count", "recoveries"):
         fields.pop(name, None)
     return fields
 

@@ -16,7 +16,7 @@ import redis
 from consumers.handback import bury_poison
 from redisworld import RedisUnavailable, RunFailed, Status
 from redisworld.events import EventKind
-from redisworld.messages import StepMessage
+from redisworld.messages import StepMessage, WorkflowMessage
 from redisworld.observe import MessageMoved, Observation, RedisCalled, RunFetched, observing
 from tests.apps import conf_app
 from tests.chaos import invariants
@@ -412,6 +412,24 @@ async def test_c28_a_message_at_the_wrong_deployment_is_rerouted_three_times_and
         assert failed.value.error.code == "DEPLOYMENT_MISMATCH"
         assert green.kinds("pair").count(EventKind.STEP_STARTED) == 1  # the inline one of blue
         assert raw.xlen(green.partition.dead) == 1
+
+
+async def test_a_wake_that_was_handed_back_often_has_its_three_reroutes_before_its_run_fails(
+    raw: redis.Redis, connect: Connect
+) -> None:
+    """Its deliveries were taken for re-routes: a run that had waited long failed at the first."""
+    async with connect(deployment="blue", affinity=True) as blue, connect(deployment="green", affinity=True) as green:
+        await blue.world.start(conf_app.pair, run_id="pair")
+        [sent] = blue.queued("workflows@blue")
+        raw.delete(blue.partition.workflows("blue"))
+        green.put(msgspec.structs.replace(sent, deliveries=9), kind="workflows@green")
+
+        await green.wake()
+
+        [(_, moved)] = green.delayed()
+        assert isinstance(moved, WorkflowMessage)
+        assert (moved.deployment_mismatch_retry_count, moved.deliveries) == (1, 10)
+        assert not (await green.world.row("pair")).status.terminal
 
 
 async def test_c28_a_reroute_that_redis_refuses_leaves_the_message_where_it_is(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import redis
 
+from consumers.handback import refuse
 from consumers.recovery import Recovery
 from redisworld import Settings, Status, World
 from redisworld.events import EventKind
@@ -465,7 +466,40 @@ async def test_a_recovery_wake_that_was_handed_back_often_is_no_replay_of_a_run_
         assert [seen.reason for seen in consumers.saw(MessageMoved)] == ["divergence"]
         assert (await consumers.world.row("r")).status is Status.RUNNING
         [(_, again)] = consumers.delayed()
-        assert (again.reason, again.deliveries) == ("divergence", 1)
+        assert (again.reason, again.recoveries) == ("divergence", 1)
+
+
+async def test_a_wake_of_a_run_that_diverged_counts_its_replays_however_often_it_is_handed_back(
+    connect: Connect, raw: redis.Redis
+) -> None:
+    """By drains, and by workers that do not know the workflow: each used up one of the three."""
+    async with connect() as consumers:
+        world = consumers.world
+        await world.start(conf_app.pair, run_id="r")
+        await consumers.wake()
+        log = consumers.partition.log("r")
+        [index] = [i for i, e in enumerate(raw.lrange(log, 0, -1)) if e.startswith(b"step_created") and b"s1_" in e]
+        raw.lset(log, index, raw.lindex(log, index).replace(b" double\n", b" halve\n"))
+        await consumers.step()
+
+        for _ in range(4):
+            [(due, wake)] = consumers.delayed()
+            world.clock = lambda due=due: due
+            await world.upkeep.promote(consumers.partition)
+            delivery = await consumers.take("workflows")
+            assert delivery is not None
+            await refuse(world, delivery, wake, reason="unknown_name", detail="another application's worker")
+        [(due, wake)] = consumers.delayed()
+        assert isinstance(wake, WorkflowMessage)
+        assert (wake.reason, wake.recoveries, wake.deliveries) == ("divergence", 1, 5)
+        world.clock = lambda: due
+        await world.upkeep.promote(consumers.partition)
+        await consumers.wake()
+
+        assert (await world.row("r")).status is Status.RUNNING
+        [(_, again)] = consumers.delayed()
+        assert isinstance(again, WorkflowMessage)
+        assert again.recoveries == 2
 
 
 # -- several
