@@ -29,6 +29,9 @@ _CALLS_PER_STREAM = 40
 _REST = 5
 """The part of a lease that others have to renew theirs: twice the pause of a renewal that fails."""
 
+_STOOD_STILL = 3
+"""The part of a lease in which the others have renewed theirs, unless they stood still, too."""
+
 _DEAD_LEASES = 2
 """A consumer that has not read for so long has gone; nobody looks more often. Dead ones cost nothing but a line in
 XINFO, looking for them costs a call per stream."""
@@ -62,7 +65,15 @@ class Reclaimer:
                 self._health.read_failed(error)
                 self._disturbed = True
                 await pauses.after("sweep failed", error)
-            await anyio.sleep(self._world.settings.reclaim_every_ms / 1000)
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Until the next sweep. Who wakes up much too late has stood still, perhaps with all others: a paused host."""
+        settings = self._world.settings
+        planned = time.monotonic() + settings.reclaim_every_ms / 1000
+        await anyio.sleep(settings.reclaim_every_ms / 1000)
+        if time.monotonic() - planned > settings.lease_ms / 1000 / _STOOD_STILL:
+            self._disturbed = True
 
     async def tick(self) -> None:
         """One sweep over all streams in which something can be stale by now. Raises RedisUnavailable."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import anyio
+import anyio.lowlevel
 import pytest
 import redis
 
@@ -98,6 +101,26 @@ async def test_a_worker_that_has_just_started_takes_over_what_nobody_has_renewed
         with anyio.fail_after(10):
             await swept()
         assert [delivery.entry_id for delivery in taken] == [entry]
+
+
+async def test_a_worker_that_has_stood_still_takes_nothing_over_before_the_living_could_renew(connect: Connect) -> None:
+    """All workers of a host that was paused wake up at once: the first to sweep took over what the others worked on."""
+    async with connect(lease_ms=LEASE_MS) as consumers:
+        taken = list[Delivery]()
+        loop = sweeper(consumers, taken)
+        await loop.tick()
+        await anyio.sleep(LEASE_MS / 1000 / 5 + 0.1)
+        await loop.tick()  # the rest of a worker that has just started is over
+        consumers.raw.delete(consumers.partition.reclaim_ticket("workflows"))
+        await stale(consumers)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(loop.pause)
+            await anyio.lowlevel.checkpoint()
+            time.sleep((LEASE_MS / 2 + consumers.world.settings.reclaim_every_ms) / 1000)  # noqa: ASYNC251 so it is
+        await loop.tick()
+
+        assert taken == []
 
 
 async def test_a_worker_that_dies_before_its_first_sweep_keeps_no_other_from_sweeping_for_longer_than_a_lease(
