@@ -32,6 +32,10 @@ class _Hold(msgspec.Struct):
     renew_until: float | None = None
     lost: bool = False
 
+    def given_up(self, now: float) -> bool:
+        """Whether its body goes on although its time is over: nobody renews it any more."""
+        return self.renew_until is not None and now >= self.renew_until
+
 
 class LeaseKeeper:
     """Holds the leases of this process. A context manager; its thread lives as long as the context.
@@ -74,12 +78,13 @@ class LeaseKeeper:
 
     def hold(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Keep deliveries; those that this process did not keep already: its own reclaim may find some."""
-        fresh = []
+        fresh, now = [], clock.monotonic()
         with self._lock:
             for delivery in deliveries:
                 known = self._holds.get(delivery.key)
-                if known is None or known.lost:
-                    # what was lost to another worker and came back is new, whatever its old body still does
+                if known is None or known.lost or known.given_up(now):
+                    # what was lost to another worker and came back, or came back because nobody has renewed it, is
+                    # new, whatever its old body still does
                     self._holds[delivery.key] = _Hold(delivery)
                     fresh.append(delivery)
         return fresh
@@ -169,7 +174,7 @@ class LeaseKeeper:
 
     def _renewable(self, hold: _Hold, now: float, stalled: float) -> bool:
         if hold.renew_until is not None:
-            return now < hold.renew_until
+            return not hold.given_up(now)
         return stalled < self._blocked_limit
 
     def _mark_lost(self, hold: _Hold) -> None:

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -314,6 +315,29 @@ async def test_a_process_that_a_body_forks_ends_at_a_signal_as_it_would_without_
 
 
 # -- retries and their limits
+
+
+@wf.step(max_retries=1, timeout="200ms", backoff=Backoff(first_ms=1))
+async def never_ends_at_first() -> int:
+    while (attempt := get_step_metadata().attempt) == 1:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+    return attempt
+
+
+@wf.workflow
+async def outlasting_a_body() -> int:
+    return await never_ends_at_first()
+
+
+@pytest.mark.parametrize("max_inline_steps", [0, 1])
+async def test_a_body_that_goes_on_after_its_timeout_holds_up_its_step_no_longer_than_a_lease(
+    workers: Workers, connect: Connect, max_inline_steps: int
+) -> None:
+    """Its own worker took the delivery over in each lease, as one that it works on: the step never went on."""
+    workers.start(app=APP, max_inline_steps=max_inline_steps)
+    async with connect() as world:
+        assert await (await world.start(outlasting_a_body)).result(timeout=20) == 2
 
 
 @wf.step(max_retries=70, backoff=Backoff(first_ms=1, factor=1))
