@@ -25,6 +25,8 @@ from redisworld.world import Delivery
 
 _AGAIN_S = 1.0
 """A body that is still there so long after its cancellation is cancelled again: it may have swallowed it."""
+_DRAINS = 3
+"""A body that waits for something after so many cancellations by a drain is given up: the process is to end."""
 
 
 class Drained(Exception):
@@ -60,7 +62,7 @@ class Bodies:
         self._limiter = anyio.CapacityLimiter(threads)
         self._running: set[_Running] = set()
         self._abandoned: set[_Thread] = set()
-        self._draining = False
+        self._drains = 0
         self._ended = anyio.Event()
 
     @property
@@ -82,11 +84,11 @@ class Bodies:
     @property
     def draining(self) -> bool:
         """Whether bodies are being handed back."""
-        return self._draining
+        return self._drains > 0
 
     def drain(self) -> None:
         """Cancel all bodies; each raises Drained where it is awaited. One that goes on is cancelled again."""
-        self._draining = True
+        self._drains += 1
         for body in self._running:
             body.cancel(Drained())
         if self._running:
@@ -112,7 +114,7 @@ class Bodies:
         does not fit, StepTimeout, Drained, Stopped.
         ``keep_slot`` is asked when a timed-out thread goes on; what it returns is called when that thread ends.
         """
-        if self._draining:
+        if self.draining:
             raise Drained
         args, kwargs = step.signature.decode_call(data)
         body = _Running(_current_task(), delivery, step.is_async)
@@ -122,7 +124,7 @@ class Bodies:
         timer = None if step.timeout_ms is None else _limited(body, step, step.timeout_ms)
         try:
             if step.is_async:
-                result = await _apart(step.func(*args, **kwargs))
+                result = await _apart(step.func(*args, **kwargs), self._gives_up)
             else:
                 result = await self._in_thread(step, args, kwargs, keep_slot)
             return step.signature.encode_result(result, max_bytes=self._max_payload)
@@ -161,7 +163,10 @@ class Bodies:
             self._abandon(thread, keep_slot())
             raise
         # A decorator written with def around an async def: what it gives belongs on the loop.
-        return await _apart(_awaited(result)) if inspect.isawaitable(result) else result
+        return await _apart(_awaited(result), self._gives_up) if inspect.isawaitable(result) else result
+
+    def _gives_up(self) -> bool:
+        return self._drains >= _DRAINS
 
     def _abandon(self, thread: _Thread, give_back: Callable[[], None]) -> None:
         self._abandoned.add(thread)
@@ -200,8 +205,11 @@ async def _awaited(given: Awaitable[Any]) -> Any:
 
 
 @coroutine
-def _apart(body: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Run a coroutine in this task, but in a copy of its context: what a body sets must not reach the next one."""
+def _apart(body: Coroutine[Any, Any, Any], gives_up: Callable[[], bool]) -> Generator[Any, Any, Any]:
+    """Run a coroutine in this task, but in a copy of its context: what a body sets must not reach the next one.
+
+    One that waits on after it was cancelled is closed when ``gives_up`` says so.
+    """
     run, child = copy_context().run, EndsForked(waits=True)
 
     def go(resume: Callable[[Any], Any], value: Any) -> Any:
@@ -218,6 +226,10 @@ def _apart(body: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
                 raise
             except BaseException as error:
                 waits_for = go(body.throw, error)
+                if gives_up():
+                    with suppress(RuntimeError):  # it ignores that, too
+                        run(body.close)
+                    raise
             else:
                 waits_for = go(body.send, given)
     except StopIteration as end:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 
 import redis
 
@@ -100,6 +101,22 @@ async def handed_back(what: str) -> str:
     if attempt == 1:
         await asyncio.sleep(3600)
     return f"{what}:{attempt}"
+
+
+@wf.step(max_retries=0)
+async def deaf() -> int:
+    """Lets nobody cancel its first attempt."""
+    attempt = get_step_metadata().attempt
+    noted(str(attempt))
+    while attempt == 1:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+    return attempt
+
+
+@wf.workflow
+async def deaf_at_first() -> int:
+    return await deaf()
 
 
 @wf.step(max_retries=2, backoff=Backoff(first_ms=20))

@@ -53,6 +53,27 @@ async def test_sigterm_lets_a_short_body_finish_and_hands_a_long_one_back_unchar
     invariants.check(raw, chaos_app.wf)
 
 
+@pytest.mark.parametrize("max_inline_steps", [0, 1])
+async def test_a_body_that_swallows_each_cancellation_is_handed_back_and_does_not_hold_up_the_exit(
+    raw: redis.Redis, workers: Workers, connect: Connect, max_inline_steps: int
+) -> None:
+    """The process never ended, and renewed the lease of that step as long as it was there."""
+    options = {"lease_ms": LEASE_MS, "max_inline_steps": max_inline_steps}
+    async with connect(**options) as world:
+        old = workers.start(grace_ms=100, **options)
+        run = await world.start(chaos_app.deaf_at_first, run_id="deaf")
+        await eventually(lambda: notes(raw, "deaf"))
+        workers.start(**options)
+
+        old.stop()
+        assert old.wait(15) == 0
+
+        assert await run.result(timeout=10) == 2
+    await settled(raw)
+    assert notes(raw, "deaf") == {"1": 1, "2": 1}
+    invariants.check(raw, chaos_app.wf)
+
+
 async def test_a_draining_worker_starts_nothing_new(raw: redis.Redis, workers: Workers, connect: Connect) -> None:
     async with connect(lease_ms=LEASE_MS) as world:
         old = workers.start(lease_ms=LEASE_MS, grace_ms=3_000)
