@@ -1,14 +1,16 @@
-"""An application whose steps leave threads behind that go on for longer than any worker waits."""
+"""An application whose steps leave threads and tasks behind that go on for longer than any worker waits."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 from redisworld import Workflows
 
 wf = Workflows()
+tasks: list[asyncio.Task[None]] = []
 LONG_S = 600
 
 
@@ -24,6 +26,18 @@ def in_a_thread() -> str:
     return "left"
 
 
+async def deaf() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(LONG_S)
+
+
+@wf.step
+async def in_a_task() -> str:
+    tasks.append(asyncio.create_task(deaf()))
+    return "left"
+
+
 @wf.workflow
 async def leaves(where: str) -> str:
-    return await (in_the_executor() if where == "executor" else in_a_thread())
+    return await {"executor": in_the_executor, "thread": in_a_thread, "task": in_a_task}[where]()
