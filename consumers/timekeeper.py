@@ -40,6 +40,9 @@ class Timekeeper:
         self._stopped = anyio.Event()
         self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
 
+    ends_within_s = _END_S + _LEAVING_S
+    """As of ``Worker``."""
+
     def stop(self) -> None:
         """Begin to end. A repeat changes nothing."""
         self._stopping = self.health.stopping = True

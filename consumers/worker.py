@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterable
 from types import FrameType
 
@@ -41,6 +42,8 @@ from redisworld.world import Delivery, Stream, World
 _AFTER_GRACE_S = 3.0
 """What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
 _LEAVING_S = 1.0
+_BLOCKED_S = 1.0
+"""Beyond all that: a body blocks the event loop, and nothing else is going to end the process."""
 
 Loop = Reader | Timers | Reclaimer | Retention | Recovery | Unserved
 
@@ -84,6 +87,11 @@ class Worker:
         self._steps = StepConsumer(world, app, self._attempts, self._orchestrator)
         self._stopped = anyio.Event()
         self._intake: Intake | None = None
+
+    @property
+    def ends_within_s(self) -> float:
+        """How long a drain may take, from the stop to the end of ``run``, whatever becomes of Redis."""
+        return self._world.settings.grace_ms / 1000 + _AFTER_GRACE_S + _LEAVING_S
 
     @property
     def abandoned(self) -> int:
@@ -220,8 +228,17 @@ async def run_until_signalled(worker: Worker | Timekeeper) -> None:
 
     The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.
     A process that a body has forked has them too, and gives them up: it is no worker, and must end when it is told to.
+    A body that still blocks the loop a second after the drain should be over does not hold up the end either: a thread
+    ends the process then, and leases do the rest.
     """
     loop, signalled, mine = asyncio.get_running_loop(), False, os.getpid()
+    told, over = threading.Event(), threading.Event()
+
+    def end_in_time() -> None:
+        told.wait()
+        if not over.wait(worker.ends_within_s + _BLOCKED_S):
+            fact(logging.WARNING, "ending although a body blocks the event loop, what is held waits for its lease")
+            os._exit(0)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal signalled
@@ -233,11 +250,15 @@ async def run_until_signalled(worker: Worker | Timekeeper) -> None:
             fact(logging.WARNING, "second signal, ending at once")
             os._exit(1)
         signalled = True
+        told.set()
         loop.call_soon_threadsafe(worker.stop)
 
+    threading.Thread(target=end_in_time, name="redisworld-end", daemon=True).start()
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         await worker.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        over.set()
+        told.set()

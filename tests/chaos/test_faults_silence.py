@@ -94,6 +94,19 @@ async def test_a_second_signal_ends_a_process_whose_body_blocks_the_event_loop(
         await world.run("blocked").terminate()
 
 
+async def test_a_body_that_blocks_the_event_loop_does_not_hold_up_the_end_of_a_drain(
+    raw: redis.Redis, workers: Workers, connect: Connect
+) -> None:
+    async with connect() as world:
+        worker = workers.start(grace_ms=100)
+        await world.start(chaos_app.one_blocking, 60.0, run_id="blocked")
+        await eventually(lambda: notes(raw, "blocked"))
+        worker.stop()
+        assert worker.wait(30) == 0, "the body blocks for 60 s"
+        assert "a body blocks the event loop" in worker.log()
+        await world.run("blocked").terminate()
+
+
 async def test_a_worker_waits_for_a_redis_that_is_down_when_it_starts(tmp_path: Path) -> None:
     """Both are often restarted together. It says so once a second, and one that stays away ends the process."""
     with (
