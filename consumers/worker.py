@@ -224,8 +224,9 @@ def _named(queues: Iterable[str]) -> frozenset[str]:
 
 
 async def run_until_signalled(worker: Worker | Timekeeper) -> None:
-    """Run a worker that drains on SIGTERM or SIGINT; a second signal ends the process at once.
+    """Run a worker that drains on SIGTERM or SIGINT; SIGINT during that ends the process at once.
 
+    SIGTERM during that changes nothing: what starts a worker may send it twice, or forward what the worker gets too.
     The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.
     A process that a body has forked has them too, and gives them up: it is no worker, and must end when it is told to.
     A body that still blocks the loop a second after the drain should be over does not hold up the end either: a thread
@@ -247,8 +248,10 @@ async def run_until_signalled(worker: Worker | Timekeeper) -> None:
             signal.raise_signal(number)
             return
         if signalled:
-            fact(logging.WARNING, "second signal, ending at once")
-            os._exit(1)
+            if number == signal.SIGINT:
+                fact(logging.WARNING, "second signal, ending at once")
+                os._exit(1)
+            return
         signalled = True
         told.set()
         loop.call_soon_threadsafe(worker.stop)

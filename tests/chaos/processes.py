@@ -89,6 +89,10 @@ class WorkerProcess:
         """SIGTERM: begin to drain."""
         self._process.terminate()
 
+    def interrupt(self) -> None:
+        """SIGINT: begin to drain, or end at once where that has begun."""
+        self._process.send_signal(signal.SIGINT)
+
     def freeze(self) -> None:
         """SIGSTOP."""
         self._process.send_signal(signal.SIGSTOP)

@@ -89,7 +89,7 @@ async def test_a_second_signal_ends_a_process_whose_body_blocks_the_event_loop(
         await eventually(lambda: notes(raw, "blocked"))
         worker.stop()
         await anyio.sleep(0.2)
-        worker.stop()
+        worker.interrupt()
         assert worker.wait(15) == 1, "the body blocks for 30 s"
         await world.run("blocked").terminate()
 
