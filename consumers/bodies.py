@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
@@ -19,6 +20,7 @@ import msgspec
 from consumers.forked import EndsForked
 from redisworld.begun import Work
 from redisworld.errors import StepTimeout
+from redisworld.facts import fact
 from redisworld.metadata import StepScope, current_step
 from redisworld.workflows import Step
 from redisworld.world import Delivery
@@ -161,6 +163,9 @@ class Bodies:
             result = await anyio.to_thread.run_sync(thread.run, limiter=self._limiter, abandon_on_cancel=True)
         except asyncio.CancelledError:
             self._abandon(thread, keep_slot())
+            if not self.draining:
+                threads = len(self._abandoned)
+                fact(logging.WARNING, "its thread goes on, and keeps a slot", name=step.name, threads=threads)
             raise
         # A decorator written with def around an async def: what it gives belongs on the loop.
         return await _apart(_awaited(result), self._gives_up) if inspect.isawaitable(result) else result

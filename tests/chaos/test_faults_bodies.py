@@ -654,5 +654,6 @@ async def test_a_timed_out_thread_does_not_hold_up_the_drain(workers: Workers, c
     worker = workers.start(app=APP, grace_ms=1_000)
     async with connect() as world:
         assert await (await world.start(has_a_deaf_step)).result(timeout=20) == "StepTimeout"
+    assert "its thread goes on, and keeps a slot" in worker.log(), "a worker whose slots are full of them looks idle"
     worker.stop()
     assert worker.wait(20) == 0, "the thread sleeps for a minute"
