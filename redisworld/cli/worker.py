@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 from consumers.exporter import Exporter
@@ -105,6 +107,25 @@ def _add_work_options(parser: Parser) -> None:
     )
 
 
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """SIGTERM ends the process where no worker runs yet, also the first one of a container: Linux keeps from that what
+    it has no handler for. It would start all the same, and be killed in the middle of work.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@_told_to_end()
 def _worker(arguments: argparse.Namespace) -> int:
     arguments.exporter = flag(arguments.exporter, "exporter")
     if flag(arguments.timers_only, "timers_only"):
