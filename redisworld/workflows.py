@@ -97,6 +97,8 @@ class Workflow(Generic[P, R]):
         self.signature = Signature(func, f"workflow {self.name}")
         _refuse_method(f"workflow {self.name}", func)
         update_wrapper(self, func, updated=())
+        if inspect.isasyncgenfunction(func):
+            raise InvalidInput(f"workflow {self.name}: a body with 'yield' has no result to record; return it instead")
         if not inspect.iscoroutinefunction(func):
             raise InvalidInput(f"workflow {self.name} must be written with 'async def'")
 
@@ -231,6 +233,8 @@ def _checked_name(what: str, func: Callable[..., Any], name: str | None) -> str:
         raise InvalidInput(f"a {what} is a function, not {func!r}, which is registered already; wrap it in another one")
     if isinstance(func, classmethod):
         raise InvalidInput(f"a {what} is a function, not {func!r}; a @staticmethod can be one")
+    if isinstance(func, type):
+        raise InvalidInput(f"a {what} is a function, not the class {func.__qualname__}; write one that makes use of it")
     if not callable(func):
         raise InvalidInput(f"a {what} is a function, not {func!r}; options go by keyword, like name={func!r}")
     chosen = name if name is not None else getattr(func, "__name__", None)

@@ -167,12 +167,17 @@ def test_a_lambda_needs_a_name() -> None:
     assert Workflows().step(name="one")(lambda: 1).name == "one"
 
 
-def test_a_generator_is_no_step() -> None:
+def test_a_generator_is_neither_step_nor_workflow() -> None:
     def many() -> Any:
+        yield 1
+
+    async def many_more() -> Any:
         yield 1
 
     with pytest.raises(InvalidInput, match="generator"):
         Workflows().step(many)
+    with pytest.raises(InvalidInput, match="workflow many_more: a body with 'yield' has no result to record"):
+        Workflows().workflow(many_more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -213,8 +218,12 @@ def test_what_cannot_be_a_step_says_what_can() -> None:
         wf.step(publish)
     with pytest.raises(InvalidInput, match="staticmethod"):
         wf.step(classmethod(resize))  # type: ignore[call-overload]
-    with pytest.raises(InvalidInput, match=r"step int: .*wrap it"):
-        wf.step(int)
+    with pytest.raises(InvalidInput, match=r"step max: .*wrap it"):
+        wf.step(max)
+    with pytest.raises(InvalidInput, match="not the class SimpleNamespace"):
+        wf.step(SimpleNamespace)
+    with pytest.raises(InvalidInput, match="not the class SimpleNamespace"):
+        wf.workflow(SimpleNamespace)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="give it one with name="):
         wf.step(functools.partial(resize))
 
