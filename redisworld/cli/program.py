@@ -33,7 +33,7 @@ examples:
   redisworld bench fanout --branches 64,256
 
 exit codes: 0 success, 1 it failed (run failed, Redis unreachable, no such run, doctor found something), 2 the command
-has to be changed
+has to be changed, 130 Ctrl-C
 every setting has an environment variable, named in the help of its option; an option wins over its variable
 """
 

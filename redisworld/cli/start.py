@@ -15,7 +15,7 @@ from redisworld.cli.options import add_option, add_redis_options, add_setting, c
 from redisworld.cli.plain import as_json
 from redisworld.cli.results import result_of
 from redisworld.cli.traces import traced
-from redisworld.errors import InvalidInput
+from redisworld.errors import InvalidInput, RunCancelled, RunFailed
 from redisworld.workflows import Workflow
 
 
@@ -98,10 +98,18 @@ async def _started(
         if not arguments.json:
             print(run.run_id, flush=True)
         answer = {"run_id": run.run_id}
-        if arguments.wait:
-            answer |= {"status": "completed", "result": await result_of(run, timeout_ms=arguments.timeout)}
-            if not arguments.json:
-                print(as_json(answer["result"]))
-        if arguments.json:
-            print(as_json(answer))
+        try:
+            if arguments.wait:
+                answer |= {"status": "completed", "result": await result_of(run, timeout_ms=arguments.timeout)}
+                if not arguments.json:
+                    print(as_json(answer["result"]))
+        except RunFailed as error:
+            answer |= {"status": "failed", "code": error.code, "error": str(error.error)}
+            raise
+        except RunCancelled as error:
+            answer |= {"status": "cancelled", "reason": error.reason}
+            raise
+        finally:  # a run that goes on after the time was over has an id, too
+            if arguments.json:
+                print(as_json(answer), flush=True)
     return 0

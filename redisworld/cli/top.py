@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--every", metavar="DURATION", type=duration_ms, default=2_000,
                         help="how often to look, and what the rates are taken over (default: 2s)")  # fmt: skip
-    parser.add_argument("--once", action="store_true", help="one look and no more, as where stdout is no terminal")
+    parser.add_argument("--once", action="store_true", help="one screen and no more, as where stdout is no terminal")
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -418,7 +418,16 @@ def test_a_worker_runs_what_start_starts_and_run_show_tells_it(
         )  # fmt: skip
         failed = main(["start", f"{APP}:failing", "--run-id", "r2", "--wait", "--timeout", "30s", *redis])
         complaint = capsys.readouterr().err
+        also_failed = main(["start", f"{APP}:failing", "--run-id", "r2", "--wait", "--json", *redis])
+        told = json.loads(capsys.readouterr().out)
 
+    assert also_failed == 1
+    assert told == {
+        "run_id": "r2",
+        "status": "failed",
+        "code": "USER_ERROR",
+        "error": "redisworld.errors.FatalError: there is no\nsecond try",
+    }
     assert waited == "r1\n[8, 8, 8, 4]\n"
     assert failed == 1
     assert complaint.count("\n") == 1
@@ -489,6 +498,13 @@ def test_a_long_log_is_shown_by_its_end(capsys: pytest.CaptureFixture[str], redi
     assert bounded["events_before"] + 200 == len(whole["events"]) == whole["run"]["log_length"]
     assert bounded["events"] == whole["events"][-200:]
     assert "earlier events not shown" in answer(capsys, "run", "show", "r1", *redis)
+
+
+def test_a_run_that_is_waited_for_in_vain_has_its_id_told(capsys: pytest.CaptureFixture[str], redis_url: str) -> None:
+    waiting = ["start", f"{APP}:patient", "--wait", "--timeout", "50ms", "--json", "--url", redis_url]
+
+    assert main(waiting) == 1
+    assert list(json.loads(capsys.readouterr().out)) == ["run_id"]
 
 
 def test_ctrl_c_while_waiting_is_quiet_and_exit_code_130(redis_url: str) -> None:
