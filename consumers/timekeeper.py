@@ -32,6 +32,8 @@ class Timekeeper:
 
     abandoned = 0
     """Threads that go on at the end, as of ``Worker``: it runs no bodies."""
+    ends_within_s = _END_S + _LEAVING_S
+    """As of ``Worker``."""
 
     def __init__(self, world: World) -> None:
         settings = world.settings
@@ -39,9 +41,6 @@ class Timekeeper:
         self._stopping = False
         self._stopped = anyio.Event()
         self.health = Health(blocked_limit_s=settings.max_blocked_loop_ms / 1000, block_s=settings.block_ms / 1000)
-
-    ends_within_s = _END_S + _LEAVING_S
-    """As of ``Worker``."""
 
     def stop(self) -> None:
         """Begin to end. A repeat changes nothing."""

@@ -6,13 +6,8 @@ rest and hand it back without charging its retry budget.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
-import threading
 from collections.abc import Iterable
-from types import FrameType
 
 import anyio
 
@@ -28,7 +23,6 @@ from consumers.recovery import Recovery
 from consumers.retention import Retention
 from consumers.slots import Slots
 from consumers.steps import StepConsumer
-from consumers.timekeeper import Timekeeper
 from consumers.timers import Timers
 from consumers.traced import parts
 from consumers.unserved import Unserved
@@ -42,8 +36,6 @@ from redisworld.world import Delivery, Stream, World
 _AFTER_GRACE_S = 3.0
 """What a drain may take beyond the grace, to hand back and to leave: 25 s and these are below Kubernetes' 30 s."""
 _LEAVING_S = 1.0
-_BLOCKED_S = 1.0
-"""Beyond all that: a body blocks the event loop, and nothing else is going to end the process."""
 
 Loop = Reader | Timers | Reclaimer | Retention | Recovery | Unserved
 
@@ -221,47 +213,3 @@ def _named(queues: Iterable[str]) -> frozenset[str]:
     if isinstance(queues, (str, bytes)) or not isinstance(queues, Iterable):
         raise InvalidInput(f"queues= of a Worker takes names of queues, like ['gpu'], not {queues!r:.100}")
     return frozenset({check_queue(queue) for queue in queues} | {""})
-
-
-async def run_until_signalled(worker: Worker | Timekeeper) -> None:
-    """Run a worker that drains on SIGTERM or SIGINT; SIGINT during that ends the process at once.
-
-    SIGTERM during that changes nothing: what starts a worker may send it twice, or forward what the worker gets too.
-    The handlers are Python's own, not the event loop's: a body that blocks the loop must not hold up the second signal.
-    A process that a body has forked has them too, and gives them up: it is no worker, and must end when it is told to.
-    A body that still blocks the loop a second after the drain should be over does not hold up the end either: a thread
-    ends the process then, and leases do the rest.
-    """
-    loop, signalled, mine = asyncio.get_running_loop(), False, os.getpid()
-    told, over = threading.Event(), threading.Event()
-
-    def end_in_time() -> None:
-        told.wait()
-        if not over.wait(worker.ends_within_s + _BLOCKED_S):
-            fact(logging.WARNING, "ending although a body blocks the event loop, what is held waits for its lease")
-            os._exit(0)
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal signalled
-        if os.getpid() != mine:
-            signal.signal(number, before[signal.Signals(number)])
-            signal.raise_signal(number)
-            return
-        if signalled:
-            if number == signal.SIGINT:
-                fact(logging.WARNING, "second signal, ending at once")
-                os._exit(1)
-            return
-        signalled = True
-        told.set()
-        loop.call_soon_threadsafe(worker.stop)
-
-    threading.Thread(target=end_in_time, name="redisworld-end", daemon=True).start()
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        await worker.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        over.set()
-        told.set()

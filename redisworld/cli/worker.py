@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType
 from typing import Any
 
 from consumers.exporter import Exporter
 from consumers.server import Server
+from consumers.signals import ending_at_sigterm, run_until_signalled
 from consumers.timekeeper import Timekeeper
-from consumers.worker import Worker, run_until_signalled
+from consumers.worker import Worker
 from redisworld.cli import event_loop, logs
 from redisworld.cli.apps import load_app
 from redisworld.cli.commands import add_command
@@ -107,25 +106,7 @@ def _add_work_options(parser: Parser) -> None:
     )
 
 
-@contextmanager
-def _told_to_end() -> Iterator[None]:
-    """SIGTERM ends the process where no worker runs yet, also the first one of a container: Linux keeps from that what
-    it has no handler for. It would start all the same, and be killed in the middle of work.
-    """
-
-    def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-        os._exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@_told_to_end()
+@ending_at_sigterm()
 def _worker(arguments: argparse.Namespace) -> int:
     arguments.exporter = flag(arguments.exporter, "exporter")
     if flag(arguments.timers_only, "timers_only"):

@@ -18,7 +18,8 @@ from typing import Any
 
 import anyio
 
-from consumers.worker import Worker, run_until_signalled
+from consumers.signals import run_until_signalled
+from consumers.worker import Worker
 from redisworld import Settings, World
 from redisworld.observe import Observation, StepClaimed, StepEnded, observing
 from redisworld.world import Recorded
