@@ -54,9 +54,13 @@ def as_json(value: Any) -> str:
 
 def one_line(text: str, longest: int | None = None) -> str:
     """The text on one line, without characters that could move the cursor, cut to ``longest``."""
-    joined = " ".join(text.split())
-    visible = joined if joined.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
-    return visible if longest is None or len(visible) <= longest else f"{visible[: longest - 1]}…"
+    shown = visible(" ".join(text.split()))
+    return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def visible(line: str) -> str:
+    """A line without characters that could move the cursor: they are written out."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def facts(*pairs: tuple[str, str], width: int = 11) -> str:

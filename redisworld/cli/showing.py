@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from redisworld.cli.event_lines import Entry, event_object, event_row, since
-from redisworld.cli.plain import facts, one_line
+from redisworld.cli.plain import facts, one_line, visible
 from redisworld.cli.story import HookStory, StepStory, Story
 from redisworld.cli.tables import table
 from redisworld.cli.times import iso
@@ -70,7 +70,7 @@ def _traceback(entry: Entry) -> str:
         error = error.cause
         if error is not None:
             lines.append(f"caused by {error}")
-    return "\n".join(line for line in lines if line)
+    return "\n".join(visible(line.expandtabs()) for text in lines for line in text.splitlines())
 
 
 def _header(row: RunRow, key: str) -> str:

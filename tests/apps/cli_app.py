@@ -37,7 +37,7 @@ def flaky(n: int) -> int:
 
 @wf.step(max_retries=0)
 async def broken() -> None:
-    raise FatalError("there is no\nsecond try")
+    raise FatalError("there is no\nsecond \x1b[31mtry")
 
 
 @wf.step

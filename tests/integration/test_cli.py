@@ -420,18 +420,22 @@ def test_a_worker_runs_what_start_starts_and_run_show_tells_it(
         complaint = capsys.readouterr().err
         also_failed = main(["start", f"{APP}:failing", "--run-id", "r2", "--wait", "--json", *redis])
         told = json.loads(capsys.readouterr().out)
+        whole = answer(capsys, "run", "show", "r2", "--payloads", *redis)
 
+    assert "\nTraceback (most recent call last):\n" in whole
+    assert "second \\x1b[31mtry\n" in whole
+    assert "\x1b" not in whole
     assert also_failed == 1
     assert told == {
         "run_id": "r2",
         "status": "failed",
         "code": "USER_ERROR",
-        "error": "redisworld.errors.FatalError: there is no\nsecond try",
+        "error": "redisworld.errors.FatalError: there is no\nsecond \x1b[31mtry",
     }
     assert waited == "r1\n[8, 8, 8, 4]\n"
     assert failed == 1
     assert complaint.count("\n") == 1
-    assert "run 'r2' failed with USER_ERROR: redisworld.errors.FatalError: there is no second try" in complaint
+    assert "run 'r2' failed with USER_ERROR: redisworld.errors.FatalError: there is no second \\x1b[31mtry" in complaint
     assert answer(capsys, "run", "result", "r1", *redis) == "[8, 8, 8, 4]\n"
 
     shown = json.loads(answer(capsys, "run", "show", "r1", "--json", *redis))
