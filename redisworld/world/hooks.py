@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
-from redis.exceptions import ResponseError
 
 from redisworld.errors import HookNotFound, MalformedMessage, ResumeConflict, RunGone
 from redisworld.keys import Partition, check_token
 from redisworld.runs import TERMINAL
 from redisworld.world.deliveries import Answer
-from redisworld.world.refusals import told
+from redisworld.world.refusals import readable
 from redisworld.world.replies import detail_of, text_of, word_of
 
 if TYPE_CHECKING:
@@ -169,12 +168,8 @@ class Hooks:
         async def call() -> Any:
             return await self._world.connection.commands.hscan(partition.releases, cursor, count=limit)
 
-        try:
+        with readable(partition.releases):
             found: tuple[int, dict[bytes, bytes]] = await self._world.connection.run("read_releases", call)
-        except ResponseError as error:
-            if "WRONGTYPE" not in str(error):
-                raise
-            raise MalformedMessage(f"{partition.releases} cannot be read: {told(error)}") from error
         return found
 
     async def _let_go(self, partition: Partition, name: bytes, token: bytes) -> None:

@@ -18,6 +18,7 @@ from redisworld.errors import InvalidInput, OutputClosed, RunGone, RunNotFound, 
 from redisworld.keys import check_entry_id, check_output_name
 from redisworld.world.endings import Ended
 from redisworld.world.queue import fields_of, flat
+from redisworld.world.refusals import readable
 from redisworld.world.replies import detail_of, entry_ms, text_of, word_of
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class Outputs:
 
         ``bare`` gives the values alone. It ends where the stream is closed or the run has ended, or, without
         ``follow``, where there is no more now. Raises RunNotFound, InvalidInput for a name or an id that cannot be
-        one, InvalidValue where a value does not fit ``type``, RedisUnavailable.
+        one, InvalidValue where a value does not fit ``type``, MalformedMessage for a key of another type in its place,
+        RedisUnavailable.
         """
         check_output_name(name)
         last = check_entry_id(after) if after else "0-0"
@@ -191,12 +193,13 @@ class Outputs:
         connection = self._world.connection
 
         timeout = ((block_ms or 0) + connection.settings.redis_timeout_ms) / 1000
-        reply = await connection.run(
-            "read_output",
-            lambda: connection.followers.xread({key: after}, count=_PAGE, block=block_ms),
-            timeout=timeout,
-            counted=False,
-        )
+        with readable(f"output stream {name!r} of run {run_id!r}"):
+            reply = await connection.run(
+                "read_output",
+                lambda: connection.followers.xread({key: after}, count=_PAGE, block=block_ms),
+                timeout=timeout,
+                counted=False,
+            )
         pages = reply.values() if isinstance(reply, dict) else [page for _, page in reply or []]
         return [(text_of(entry), fields_of(fields)) for page in pages for entry, fields in flat(page)]
 

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from redis.exceptions import ResponseError
 
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.keys import Partition
 from redisworld.runs import RunRow, Status, Step
-from redisworld.world.refusals import told
+from redisworld.world.refusals import readable
 from redisworld.world.replies import text_of
 
 if TYPE_CHECKING:
@@ -61,12 +60,8 @@ async def read_row(world: World, run_id: str) -> RunRow:
 
 async def _read(run_id: str, replies: Awaitable[Any]) -> Any:
     """What Redis replies. Raises MalformedMessage for a key of another type, and RedisUnavailable."""
-    try:
+    with readable(f"run {run_id!r}"):
         return await replies
-    except ResponseError as error:
-        if "WRONGTYPE" not in str(error):
-            raise
-        raise MalformedMessage(f"run {run_id!r} cannot be read: {told(error)}") from error
 
 
 def _row(partition: Partition, run_id: str, text: list[str], length: int) -> RunRow:

@@ -5,6 +5,8 @@ One policy repeats calls (``connection.py``), so one place tells what is worth r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redis.asyncio.sentinel import MasterNotFoundError
@@ -26,7 +28,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError as BlockingMasterNotFoundError
 
-from redisworld.errors import RedisworldError
+from redisworld.errors import MalformedMessage, RedisworldError
 
 RAISED = (RedisError, OSError, AttributeError, RuntimeError)
 """What redis-py raises. Of the last two only some come of Redis: ``is_of_redis`` tells which."""
@@ -114,6 +116,17 @@ def told(error: BaseException) -> str | None:
     if "WRONGTYPE" in str(error):
         return f"a key is not ours, or is damaged; redisworld doctor may name it: {error}"
     return f"Redis answers: {error}"
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """A key of another type, in the place of ``what`` is read in the block, raises MalformedMessage."""
+    try:
+        yield
+    except ResponseError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        raise MalformedMessage(f"{what} cannot be read: {told(error)}") from error
 
 
 def why(error: BaseException) -> str:

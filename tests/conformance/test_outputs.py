@@ -13,6 +13,7 @@ import redis
 from redisworld import (
     InvalidInput,
     InvalidValue,
+    MalformedMessage,
     OutputClosed,
     OutputInfo,
     RunGone,
@@ -389,3 +390,17 @@ async def test_a_chunk_costs_one_call_to_write_and_one_to_read(
     assert calls.clients.count("write_output") == 51  # and the close
     assert 51 <= calls.clients.count("XREAD") <= 54
     assert calls.clients.count("HMGET") <= 3  # the row, before and after
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_key_of_another_type_in_the_place_of_a_stream_is_named_to_its_reader(
+    connect: Connect, raw: redis.Redis, follow: bool
+) -> None:
+    async with consumers_of(connect) as consumers:
+        await consumers.world.start(outside_app.talk, 1, run_id="r")
+        raw.set(consumers.world.partition("r").output("r", "default"), "not ours")
+
+        with pytest.raises(
+            MalformedMessage, match="output stream 'default' of run 'r' cannot be read: a key is not ours"
+        ):
+            await values_of(consumers, "r", follow=follow)
