@@ -49,26 +49,25 @@ class Timers:
                     await self._nudged.wait()
 
     async def tick(self) -> None:
-        """Promote everything that is due now. Raises RedisUnavailable."""
+        """Promote what is due now, a batch of each partition: however much one has, the others are not late.
+
+        Raises RedisUnavailable.
+        """
         self._nudged = anyio.Event()
         for partition in self._world.partitions:
             if self._due[partition] > time.monotonic():
                 continue
             self._due[partition] = math.inf  # a nudge that comes while we ask puts 0 here, and is newer than the answer
-            wait_ms: int | None = 0
-            while wait_ms == 0:
-                try:
-                    wait_ms, late = await self._world.upkeep.promote(partition, _BATCH)
-                except MalformedMessage as error:  # a key there is not ours: the timers of the others go on
-                    self._world.connection.faults.warn(
-                        "timers", "timers not promoted", level=logging.ERROR, error=error
-                    )
-                    wait_ms, late = _AGAIN_MS, []
-                except BaseException:
-                    self._due[partition] = 0.0  # ask again: nobody nudges for what is overdue already
-                    raise
+            wait_ms: int | None = _AGAIN_MS
+            try:
+                wait_ms, late = await self._world.upkeep.promote(partition, _BATCH)
                 if late:
                     observe(TimersPromoted(tuple(late)))
+            except MalformedMessage as error:  # a key there is not ours: the timers of the others go on
+                self._world.connection.faults.warn("timers", "timers not promoted", level=logging.ERROR, error=error)
+            except BaseException:
+                self._due[partition] = 0.0  # ask again: nobody nudges for what is overdue already
+                raise
             longest = self._world.settings.timer_poll_ms
             asleep = min(longest if wait_ms is None else wait_ms, longest) / 1000
             self._due[partition] = min(self._due[partition], time.monotonic() + asleep)

@@ -61,6 +61,26 @@ async def test_a_timer_made_while_a_promotion_is_on_its_way_back_is_promoted_on_
                 tasks.cancel_scope.cancel()
 
 
+async def test_a_partition_in_which_very_much_is_due_makes_no_other_one_late(
+    raw: redis.Redis, connect: Connect
+) -> None:
+    async with connect(partitions=2) as world:
+        crowded, other = world.partitions
+        timers = Timers(world, Health(blocked_limit_s=60).loop("timers"))
+        raw.zadd(crowded.delayed, {f"wait gone{n} w1": 1 for n in range(250)})
+        raw.zadd(other.delayed, {"wait gone w1": 1})
+
+        await timers.tick()
+
+        assert raw.zcard(crowded.delayed) == 150
+        assert raw.zcard(other.delayed) == 0
+
+        await timers.tick()
+        await timers.tick()
+
+        assert raw.zcard(crowded.delayed) == 0
+
+
 async def test_a_moment_is_the_same_for_a_client_and_workers_in_different_zones(
     raw: redis.Redis, workers: Workers, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
