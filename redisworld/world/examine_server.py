@@ -100,6 +100,7 @@ async def examine_leases(world: World) -> Finding | None:
     by_lease = {worker.lease_ms: worker.consumer for worker in workers if worker.lease_ms}
     if len(by_lease) < 2:
         return None
-    told = ", ".join(f"{lease_ms} ms (as of {by_lease[lease_ms]})" for lease_ms in sorted(by_lease))
-    keys = tuple(worker_key(world.settings.namespace, by_lease[lease_ms]) for lease_ms in sorted(by_lease))
+    found = sorted(by_lease.items())
+    told = ", ".join(f"{lease_ms} ms (as of {consumer})" for lease_ms, consumer in found)
+    keys = tuple(worker_key(world.settings.namespace, consumer) for _, consumer in found)
     return Finding(code="leases", what=f"live workers have different leases: {told}", where=keys)

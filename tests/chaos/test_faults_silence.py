@@ -15,7 +15,7 @@ from tests.apps import chaos_app
 from tests.chaos import invariants
 from tests.chaos.conftest import Connect
 from tests.chaos.probing import cli_worker, get, metric, most_warnings_a_second, probe
-from tests.chaos.processes import APP, Workers, eventually, running, until
+from tests.chaos.processes import APP, WorkerProcess, Workers, eventually, running, until
 from tests.chaos.proxy import preload, proxy, script
 from tests.chaos.watching import logged, notes, settled
 
@@ -80,14 +80,22 @@ async def test_sigterm_while_redis_is_a_black_hole_ends_the_process_soon_after_t
         invariants.check(raw, chaos_app.wf)
 
 
+async def _stopped_while_blocked(
+    raw: redis.Redis, workers: Workers, world: World, block_s: float, *, grace_ms: int
+) -> WorkerProcess:
+    """A worker that was told to stop while a body blocks its event loop for so long."""
+    worker = workers.start(grace_ms=grace_ms)
+    await world.start(chaos_app.one_blocking, block_s, run_id="blocked")
+    await eventually(lambda: notes(raw, "blocked"))
+    worker.stop()
+    return worker
+
+
 async def test_a_second_signal_ends_a_process_whose_body_blocks_the_event_loop(
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:
     async with connect() as world:
-        worker = workers.start(grace_ms=30_000)
-        await world.start(chaos_app.one_blocking, 30.0, run_id="blocked")
-        await eventually(lambda: notes(raw, "blocked"))
-        worker.stop()
+        worker = await _stopped_while_blocked(raw, workers, world, 30.0, grace_ms=30_000)
         await anyio.sleep(0.2)
         worker.interrupt()
         assert worker.wait(15) == 1, "the body blocks for 30 s"
@@ -98,10 +106,7 @@ async def test_a_body_that_blocks_the_event_loop_does_not_hold_up_the_end_of_a_d
     raw: redis.Redis, workers: Workers, connect: Connect
 ) -> None:
     async with connect() as world:
-        worker = workers.start(grace_ms=100)
-        await world.start(chaos_app.one_blocking, 60.0, run_id="blocked")
-        await eventually(lambda: notes(raw, "blocked"))
-        worker.stop()
+        worker = await _stopped_while_blocked(raw, workers, world, 60.0, grace_ms=100)
         assert worker.wait(30) == 0, "the body blocks for 60 s"
         assert "a body blocks the event loop" in worker.log()
         await world.run("blocked").terminate()

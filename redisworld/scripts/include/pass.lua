@@ -11,6 +11,12 @@ local function fits_pass()
     and some_plain(run_id) and some_plain(message) and some_plain(pass) and is_stream(stream) and is_entry(entry)
 end
 
+-- Whether the row's pass is a word of this one, and what it says begins so.
+local function is_of_pass(done, said)
+  local begin = pass .. ' ' .. (said or '')
+  return string.sub(done or '', 1, #begin) == begin
+end
+
 local function holds_entry()
   local held = redis.pcall('XPENDING', TAG .. stream, GROUP, entry, entry, 1, consumer)
   return not held.err and held[1]

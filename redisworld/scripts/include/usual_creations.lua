@@ -43,9 +43,8 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
 
   -- Whether this chunk is the next one of its pass.
   local function comes_next(done)
-    if chunk == '1' then return string.sub(done, 1, #pass + 1) ~= pass .. ' ' end
-    local before = pass .. ' chunk ' .. chunk - 1 .. ' '
-    return string.sub(done, 1, #before) == before
+    if chunk == '1' then return not is_of_pass(done) end
+    return is_of_pass(done, 'chunk ' .. chunk - 1 .. ' ')
   end
 
   local function foreign()
@@ -108,14 +107,13 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
   local function create()
     local fields = fits_all() and new_states()
     if not fields then return end
-    local row = TAG .. 'run:' .. run_id
-    local log = row .. ':log'
+    local row, log = row_key(run_id), log_key(run_id)
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', 'started_at', 'created_at', 'deployment',
       'woken_at', 'g:' .. group, unpack(fields))
     local stored, pin = redis.pcall('LLEN', log), string.match(target, '@(.*)$')
     if read.err or type(stored) ~= 'number' or stored + size + 2 >= tonumber(limit) or read[3] ~= replayed_to
       or stored + (started_at ~= '' and 1 or 0) < tonumber(consumed)
-      or not comes_next(read[4] or '') or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
+      or not comes_next(read[4]) or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
       or not some_number(read[6] or '') or (pin and pin ~= read[7])
       or (closes and ((tonumber(read[8]) or 0) > tonumber(consumed) or not holds_entry())) then return end
     for k = 10, 9 + size do

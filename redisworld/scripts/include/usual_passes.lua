@@ -15,7 +15,7 @@ do
 
   local function is_open(read, stored)
     return read[1] == 'running' and read[3] == replayed_to and type(stored) == 'number'
-      and string.sub(read[4] or '', 1, #pass + 1) ~= pass .. ' '
+      and not is_of_pass(read[4])
   end
 
   -- The state of the inline step that has ended, if row and log have it as it was when it started.
@@ -39,7 +39,7 @@ do
     local id, name, group, target, body, input, token = unpack(ARGV, inline + 1, inline + 7)
     if not fits_all() or id == step or group ~= '' or body == '' or not string.find(target, '^steps%S*$')
       or not (some_plain(id) and some_plain(name) and some_plain(token)) then return end
-    local row, log, own = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log', 'own:' .. message
+    local row, log, own = row_key(run_id), log_key(run_id), 'own:' .. message
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', own, 's:' .. step, 's:' .. id)
     local stored = redis.pcall('LLEN', log)
     local done = is_open(read, stored) and own_step(read, stored)
@@ -60,7 +60,7 @@ do
     local kind, code, payload = unpack(ARGV, at + 1, at + 3)
     if not fits_all() or kind ~= 'run_completed' or code ~= '' then return end
     local has_step, step = at > ITEMS, ARGV[ITEMS + 1]
-    local row, log, own = TAG .. 'run:' .. run_id, TAG .. 'run:' .. run_id .. ':log', 'own:' .. message
+    local row, log, own = row_key(run_id), log_key(run_id), 'own:' .. message
     local read = redis.pcall('HMGET', row, 'status', 'last_at', 'replayed_to', 'pass', own, 's:' .. step, 'created_at')
     local stored = redis.pcall('LLEN', log)
     if not is_open(read, stored) then return end
