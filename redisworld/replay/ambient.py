@@ -1,7 +1,8 @@
-"""What do clocks, random numbers and UUIDs of the standard library give in a body? The same in every replay."""
+"""What do clocks, random numbers, UUIDs and lists of tasks give in a body? The same in every replay."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -72,6 +73,15 @@ def install_chance(replaced: Replaced) -> None:
         },
         replaced,
     )
+
+
+def install_tasks(replaced: Replaced) -> None:
+    """Let ``asyncio.all_tasks`` tell a body its own tasks, those of bare steps too, which asyncio is not told of: that
+    would take longer than anything else of their making.
+    """
+    listing = stand_in(asyncio, "all_tasks", _all_tasks)
+    for module in (asyncio, asyncio.tasks):
+        replace(module, {"all_tasks": listing}, replaced)
 
 
 # --- time ----------------------------------------------------------------------------------------------------
@@ -227,3 +237,13 @@ def _uuid1(body: Body, node: int | None = None, clock_seq: int | None = None) ->
     moment = body.loop.now_ms * 10_000 + body.count_uuid1() + _GREGORIAN_TO_EPOCH
     fields = (moment & 0xFFFFFFFF, (moment >> 32) & 0xFFFF, (moment >> 48) & 0x0FFF)
     return uuid.UUID(fields=(*fields, (clock_seq >> 8) & 0x3F, clock_seq & 0xFF, node), version=1)
+
+
+# --- tasks ---------------------------------------------------------------------------------------------------
+
+
+_real_all_tasks: Final = asyncio.all_tasks
+
+
+def _all_tasks(body: Body, loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    return body.all_tasks() if loop is None or loop is body.loop else _real_all_tasks(loop)

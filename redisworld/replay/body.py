@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from redisworld.attributes import Changes
 from redisworld.replay.attributes import AskedAttributes, Attributes
@@ -14,7 +14,7 @@ from redisworld.replay.calls import StepCall, StepLike
 from redisworld.replay.groups import Groups
 from redisworld.replay.hooks import AskedHook
 from redisworld.replay.ids import ending_of, hash_base, number_from, number_of, secret_id
-from redisworld.replay.ledger import AskedStep, AskedWait, Ledger
+from redisworld.replay.ledger import AskedWait, Ledger
 from redisworld.replay.loop import DurableTimer, ReplayLoop
 from redisworld.replay.patches import Patches
 
@@ -102,11 +102,17 @@ class Body:
         self.loop.check_alive()
         return self.patches.decide(name, self.consumed)
 
-    def emit(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
+    def all_tasks(self) -> set[asyncio.Task[Any]]:
+        """The body's tasks that are not done, as ``asyncio.all_tasks`` tells them."""
+        steps = [cast("asyncio.Task[Any]", call.task) for call in self.ledger.open_steps.values() if call.task]
+        made = sorted({*self.loop.tasks(), *steps}, key=hash)  # the order of a set depends on that of its making
+        return {task for task in made if not task.done()}
+
+    def emit(self, call: StepCall[Any]) -> None:
         """A step call is awaited for the first time."""
         if self.dropped:
             return
-        self.ledger.ask_step(call.id, AskedStep(call, future))
+        self.ledger.ask_step(call)
         self.groups.opened(call)
 
     def abandon(self, call: StepCall[Any]) -> None:

@@ -41,8 +41,8 @@ class CallHost(Protocol):
     def create_future(self) -> asyncio.Future[Any]:
         """A future of the body's loop."""
 
-    def emit(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
-        """The call is awaited for the first time: ask for the step; ``future`` is to get its result."""
+    def emit(self, call: StepCall[Any]) -> None:
+        """The call is awaited for the first time: ask for the step; the call's ``future`` is to get its result."""
 
     def abandon(self, call: StepCall[Any]) -> None:
         """The call stopped waiting before the step completed."""
@@ -55,6 +55,8 @@ class StepCall(Coroutine[Any, Any, R_co]):
     The step is asked for when the call is first awaited or its task first runs.
     """
 
+    future: asyncio.Future[Any]
+    """What gets the step's result, from when the step is asked for."""
     joins: tuple[Join, ...] = ()
     """Those that observe it, while it is open."""
     task: StepTask | None = None
@@ -85,6 +87,9 @@ class StepCall(Coroutine[Any, Any, R_co]):
 
     def __repr__(self) -> str:
         return f"<step call {self.step.name} {self.id}>"
+
+    def __str__(self) -> str:
+        return f"step {self.step.name!r}"
 
     def __del__(self) -> None:
         # As of a coroutine: a forgotten await is a step that nobody is ever asked to do.
@@ -123,7 +128,8 @@ class StepCall(Coroutine[Any, Any, R_co]):
             future.set_exception(RuntimeError(_REUSED.format(self)))
             return
         self._awaited = True
-        self._host.emit(self, future)
+        self.future = future
+        self._host.emit(self)
 
     def abandon(self) -> None:
         """Stop waiting for the step."""
@@ -139,10 +145,10 @@ class StepCall(Coroutine[Any, Any, R_co]):
         return self._running
 
     def _run(self) -> Generator[Any, Any, R_co]:
-        future = self._host.create_future()
-        self._host.emit(self, future)
+        self.future = self._host.create_future()
+        self._host.emit(self)
         try:
-            result: R_co = yield from future
+            result: R_co = yield from self.future
         finally:
             self.abandon()
         return result

@@ -19,7 +19,7 @@ UNOBSERVED = "-"
 """Assignment of a step whose completion nothing waits for: it never wakes the run."""
 
 
-class CreateStep(msgspec.Struct, frozen=True):
+class CreateStep(msgspec.Struct, frozen=True, gc=False):
     """Create a step. ``group`` is its join group, ``""`` (always wakes) or ``"-"`` (never does)."""
 
     id: str

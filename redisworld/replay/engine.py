@@ -16,6 +16,7 @@ from redisworld.metadata import WorkflowInfo, current_workflow
 from redisworld.packing import in_short
 from redisworld.replay.attributes import AskedAttributes
 from redisworld.replay.body import Body
+from redisworld.replay.calls import StepCall
 from redisworld.replay.commands import (
     UNOBSERVED,
     Assign,
@@ -30,7 +31,7 @@ from redisworld.replay.commands import (
     SealGroup,
 )
 from redisworld.replay.hooks import AskedHook
-from redisworld.replay.ledger import AskedStep, AskedWait
+from redisworld.replay.ledger import AskedWait
 from redisworld.values import Signature
 
 USER_ERROR = "USER_ERROR"
@@ -137,18 +138,18 @@ class Instance:
         """What the body asked for that the log does not hold yet. Asking again gives the same."""
         ledger, groups = self._body.ledger, self._body.groups
         asked = sorted(ledger.unrecorded.values(), key=_number)
-        steps = [item for item in asked if type(item) is AskedStep]
-        others = [item for item in asked if type(item) is not AskedStep]
-        groups.unknown(item.call for item in steps)
+        steps = [item for item in asked if type(item) is StepCall]
+        others = [item for item in asked if type(item) is not StepCall]
+        groups.unknown(steps)
         changes = [] if self.outcome else groups.settle()
-        assigned = dict.fromkeys(group for _, group in changes if groups.mode(group))
+        assigned = dict.fromkeys([group for _, group in changes])
         return Pass(
             steps=[self._create(item) for item in steps],
             waits=[item.command() for item in others if isinstance(item, AskedWait) and item.timer is not None],
             cancelled_waits=[CancelWait(id) for id in ledger.to_cancel],
             hooks=[] if self.outcome else [item.command() for item in others if isinstance(item, AskedHook)],
             disposed_hooks=[] if self.outcome else [DisposeHook(id) for id in ledger.to_dispose],
-            groups=[SealGroup(group, groups.mode(group) or "all") for group in assigned],
+            groups=[SealGroup(group, mode) for group in assigned if (mode := groups.mode(group)) is not None],
             assigns=[Assign(call.id, group) for call, group in changes if call.id not in ledger.unrecorded],
             outcome=self.outcome,
             patches=tuple(self._body.patches.unrecorded),
@@ -163,7 +164,7 @@ class Instance:
 
     def open_steps(self) -> dict[str, str]:
         """Names of the steps asked for and not completed in this view, by id."""
-        return {id: step.name for id, step in self._body.ledger.open_steps.items()}
+        return {id: call.step.name for id, call in self._body.ledger.open_steps.items()}
 
     def waits_only_for(self, step_id: str) -> bool:
         """Whether nothing but the end of this step, or a cancel request, can move the body."""
@@ -183,44 +184,42 @@ class Instance:
         """Drop the instance. Synchronous clean-up of the body still runs; nothing it awaits or asks for does."""
         self._body.loop.drop()
 
-    def _create(self, asked: AskedStep) -> CreateStep:
-        call = asked.call
+    def _create(self, call: StepCall[Any]) -> CreateStep:
         group = UNOBSERVED if self.outcome else self._body.groups.assignment(call)
-        return CreateStep(call.id, asked.name, call.input, group, call.step.queue)
+        return CreateStep(call.id, call.step.name, call.input, group, call.step.queue)
 
     def _take_step_created(self, event: Event) -> None:
-        asked = self._body.ledger.step(event)
-        signature, logged = asked.call.step.signature, event.payload
-        if asked.call.input != logged and not signature.same_call(logged, asked.call.input):
+        call, logged = self._body.ledger.step(event), event.payload
+        if call.input != logged and not call.step.signature.same_call(logged, call.input):
             # Under one id and name, a result must not go to another call: a fan-out over a set looks like this.
             raise ReplayDivergence(
                 f"the log has step_created {event.id} {event.detail!r} with arguments {shown(event.payload)}, "
-                f"the code asked for it with {shown(asked.call.input)}"
+                f"the code asked for it with {shown(call.input)}"
             )
         self._body.ledger.recorded(event.id)
 
     def _take_step_result(self, event: Event) -> None:
         ledger = self._body.ledger
-        asked = ledger.step(event)
+        call = ledger.step(event)
         ledger.recorded(event.id)
         if ledger.open_steps.pop(event.id, None) is None:
             return
-        self._body.groups.closed(asked.call)
-        future = asked.future
+        self._body.groups.closed(call)
+        future = call.future
         if self.outcome or future.done():
             return
-        asked.call.delivered = True
+        call.delivered = True
         try:
             if event.kind is EventKind.STEP_FAILED:
                 future.set_exception(failures.rebuild(failures.decode(event.payload)))
             else:
-                future.set_result(self._result_of(asked, event))
+                future.set_result(self._result_of(call, event))
         except RedisworldError as error:  # the recorded bytes do not fit this code: the body's to catch
             future.set_exception(error)
         self._run(event.at)
 
-    def _result_of(self, asked: AskedStep, event: Event) -> Any:
-        signature = asked.call.step.signature
+    def _result_of(self, call: StepCall[Any], event: Event) -> Any:
+        signature = call.step.signature
         if signature.result_is_plain:
             return signature.decode_result(event.payload)
         return self._body.loop.inside(event.at, signature.decode_result, event.payload)  # default_factory=uuid4

@@ -118,8 +118,9 @@ class Groups:
 
     def settle(self) -> list[tuple[StepCall[Any], str]]:
         """The open steps, in the order asked for, whose assignment the store does not hold, with that assignment."""
+        known: dict[object, str] = {}
         for number, call in self._changed.items():
-            assignment = self._assign(call)
+            assignment = self._assign(call, known)
             if self._baseline.get(number) == assignment:
                 self._pending.pop(number, None)
             else:
@@ -148,17 +149,23 @@ class Groups:
                 if self._baseline.pop(call.number, None) is not None:
                     self._changed[call.number] = call
 
-    def _assign(self, call: StepCall[Any]) -> str:
+    def _assign(self, call: StepCall[Any], known: dict[object, str]) -> str:
+        """``known`` has the assignments by joins that this settlement has come to."""
         if call.abandoned:
             return UNOBSERVED
         if call.task is None:
             return WAKES
-        if not call.task.observers:
+        observers = call.task.observers
+        if not observers:
             return UNOBSERVED
-        (_, first), *others = call.task.observers
-        if first is None or (others and any(other is not first for _, other in others)):
+        first = observers[0][1]
+        if first is None or (len(observers) > 1 and any(other is not first for _, other in observers)):
             return WAKES
-        join = self._joins[first]
+        if (assignment := known.get(first)) is None:
+            assignment = known[first] = self._assign_join(self._joins[first])
+        return assignment
+
+    def _assign_join(self, join: Join) -> str:
         join.watch(self._look_again)
         if join.over():
             return UNOBSERVED

@@ -24,6 +24,7 @@ def install() -> None:
             return
         ambient.install_time(_replaced)
         ambient.install_chance(_replaced)
+        ambient.install_tasks(_replaced)
         blocking.install_waits(_replaced)
         hashes.install()
         replace_captured(_replaced, ambient.RENEWED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from redisworld import attributes
@@ -14,19 +13,6 @@ from redisworld.replay.commands import CreateWait
 from redisworld.replay.hooks import AskedHook
 from redisworld.replay.ids import number_of
 from redisworld.replay.loop import DurableTimer
-
-
-class AskedStep:
-    """A step the body asked for."""
-
-    def __init__(self, call: StepCall[Any], future: asyncio.Future[Any]) -> None:
-        self.number = call.number
-        self.name = call.step.name
-        self.call = call
-        self.future = future
-
-    def __str__(self) -> str:
-        return f"step {self.name!r}"
 
 
 class AskedWait:
@@ -46,7 +32,7 @@ class AskedWait:
         return CreateWait(self.id, self.due_ms)
 
 
-Asked = AskedStep | AskedWait | AskedHook | AskedAttributes
+Asked = StepCall[Any] | AskedWait | AskedHook | AskedAttributes
 
 
 class Ledger:
@@ -54,7 +40,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._asked: dict[str, Asked] = {}
-        self.open_steps: dict[str, AskedStep] = {}
+        self.open_steps: dict[str, StepCall[Any]] = {}
         self.open_waits: dict[str, AskedWait] = {}
         self.open_hooks: dict[str, AskedHook] = {}
         self.unrecorded: dict[str, Asked] = {}
@@ -63,24 +49,21 @@ class Ledger:
         self.to_dispose: dict[str, None] = {}
         """Hooks the body disposed of, whose end the log does not hold."""
 
-    def ask_step(self, id: str, asked: AskedStep) -> None:
+    def ask_step(self, call: StepCall[Any]) -> None:
         """The body asked for a step."""
-        self._ask(id, asked)
-        self.open_steps[id] = asked
+        self._asked[call.id] = self.unrecorded[call.id] = self.open_steps[call.id] = call
 
     def ask_wait(self, asked: AskedWait) -> None:
         """The body asked for a wait."""
-        self._ask(asked.id, asked)
-        self.open_waits[asked.id] = asked
+        self._asked[asked.id] = self.unrecorded[asked.id] = self.open_waits[asked.id] = asked
 
     def ask_hook(self, asked: AskedHook) -> None:
         """The body asked for a hook."""
-        self._ask(asked.id, asked)
-        self.open_hooks[asked.id] = asked
+        self._asked[asked.id] = self.unrecorded[asked.id] = self.open_hooks[asked.id] = asked
 
     def ask_attributes(self, asked: AskedAttributes) -> None:
         """The body set attributes."""
-        self._ask(asked.id, asked)
+        self._asked[asked.id] = self.unrecorded[asked.id] = asked
 
     def dispose_hook(self, asked: AskedHook) -> None:
         """The body disposed of a hook. It is recorded all the same: a crashed pass may have claimed its token."""
@@ -97,12 +80,12 @@ class Ledger:
         if id not in self.unrecorded:
             self.to_cancel[id] = None
 
-    def step(self, event: Event) -> AskedStep:
+    def step(self, event: Event) -> StepCall[Any]:
         """The step an event is about. Raises ReplayDivergence when the body did not ask for it."""
-        asked = self._asked.get(event.id)
-        if not isinstance(asked, AskedStep) or (event.kind is EventKind.STEP_CREATED and event.detail != asked.name):
+        call = self._asked.get(event.id)
+        if type(call) is not StepCall or (event.kind is EventKind.STEP_CREATED and event.detail != call.step.name):
             raise self.divergence(event)
-        return asked
+        return call
 
     def wait(self, event: Event) -> AskedWait:
         """The wait an event is about. Raises ReplayDivergence when the body did not ask for it."""
@@ -152,6 +135,3 @@ class Ledger:
         asked = self._asked.get(event.id) or next(there, None)
         logged = f"{event.kind} {event.id}" + (f" {event.detail!r}" if event.detail else "")
         return ReplayDivergence(f"the log has {logged}, the code asked for {asked or 'nothing there'}")
-
-    def _ask(self, id: str, asked: Asked) -> None:
-        self._asked[id] = self.unrecorded[id] = asked

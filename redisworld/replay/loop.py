@@ -121,6 +121,10 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         if not self._closed:
             self._ready.append(task)
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that are not done, and those of steps that have not been asked for yet."""
+        return [*self._tasks, *(cast("asyncio.Task[Any]", it) for it in self._ready if type(it) is StepTask)]
+
     def forget(self, task: asyncio.Task[Any]) -> None:
         """A task is done."""
         if isinstance(task, ReplayTask):
@@ -215,7 +219,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         if self._closed:
             coro.close()
         if type(coro) is StepCall:
-            return cast("asyncio.Task[Any]", StepTask(coro, loop=self, name=name))
+            return StepTask(coro, loop=self, name=name)  # type: ignore[return-value]  # it acts like one
         refuse_unordered_start(coro)
         return self.start(coro, context, name=name)
 

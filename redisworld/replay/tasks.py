@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from redisworld.replay.loop import ReplayLoop
 
 
-_register_task: Callable[[asyncio.Future[Any]], None] = getattr(asyncio.tasks, "_register_task")  # noqa: B009
-
-
 class ReplayFuture(asyncio.Future[Any]):
     """A future that hashes by its sequence number: sets of futures iterate alike in every process."""
 
@@ -68,7 +65,6 @@ class StepTask(asyncio.Future[Any]):
         self._call = call
         self._name = name
         call.task = self
-        _register_task(self)  # for all_tasks(), as asyncio's manual asks of other classes of tasks
         loop.start_soon(self)
 
     def __hash__(self) -> int:

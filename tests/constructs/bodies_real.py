@@ -288,6 +288,22 @@ async def all_tasks() -> list[str]:
     return sorted(names)
 
 
+@gives([["Task-1", "t-a", "t-b"], ["Task-1", "t-a", "t-b"], ["Task-1", "t-b"], ["Task-1"]])
+async def all_tasks_of_steps() -> list[list[str]]:
+    def names() -> list[str]:
+        return sorted(task.get_name() for task in asyncio.all_tasks())
+
+    first, second = (asyncio.create_task(echo(name), name=f"t-{name}") for name in "ab")
+    told = [names()]
+    await asyncio.sleep(0)
+    told.append(names())
+    await first
+    second.cancel()
+    told.append(names())
+    await asyncio.wait([second])
+    return [*told, names()]
+
+
 @gives(["soon", "1", "2", "five"])
 async def callbacks_of_the_loop() -> list[str]:
     loop, out = asyncio.get_running_loop(), list[str]()
