@@ -124,8 +124,8 @@ def test_what_works_works_in_a_body(example: str) -> None:
 
 BODIES = {
     "tasks": ("create_task_awaited_later", "task_never_awaited", "all_tasks", "all_tasks_of_steps",
-              "set_of_tasks_with_callbacks",
-              "task_cancelled_by_the_body", "task_that_cancels_itself", "dict_keyed_by_tasks"),
+              "set_of_tasks_with_callbacks", "task_cancelled_by_the_body",
+              "task_that_cancels_itself", "dict_keyed_by_tasks"),
     "gather": ("gather", "gather_with_a_failure", "gather_return_exceptions", "nested_gather", "gathers_in_a_set"),
     "wait in all": ("wait_all_completed", "wait_first_completed_in_a_loop", "wait_first_exception",
                     "wait_with_a_timeout", "as_completed_over_steps", "as_completed_with_a_timeout"),
