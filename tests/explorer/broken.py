@@ -262,8 +262,8 @@ BROKEN = (
         (
             (
                 "complete_many",
-                "sub(state, 1, #begin) == begin and sub(state, #begin + 1) or ''",
-                "match(state, '^running|%d+|%d+|[^|]*|[^|]*|[^|]*|(.*)$') or ''",
+                "local group = find(state, begin, 1, true) == 1",
+                "begin = match(state, '^running|%d+|%d+|[^|]*|[^|]*|[^|]*|') local group = begin",
             ),
         ),
     ),

@@ -36,7 +36,7 @@ local function start_in(run, at)
     if rest and held[stream][entry] then
       count = count + 1
       elements[count] = 'step_started ' .. step .. ended
-      fields[2 * count + 1] = 's:' .. step
+      fields[2 * count + 1] = run.fields[2 + k]
       fields[2 * count + 2] = 'running|1|0|' .. token .. '|' .. (message == step and '' or message) .. '|'
         .. entry_name(stream, entry) .. '|' .. rest .. length + count
       answers[(i - FIRST) / STRIDE + 1] = answer

@@ -39,7 +39,7 @@ end})
 
 -- Puts events and states into the run and entries into the settled ones, and answers how many.
 local function complete_in(run, at)
-  local sub, match, states = string.sub, string.match, run.states
+  local find, match, sub, states = string.find, string.match, string.sub, run.states
   local count, ended = 0, ' 1 ' .. at .. '\n'
   local elements, fields = {}, {'last_at', at}
   run.groups = {}
@@ -48,14 +48,13 @@ local function complete_in(run, at)
     -- status|attempt|uncharged|token|message|entry: the first attempt
     local begin = 'running|1|0|' .. token .. '||' .. entry_name(stream, entry) .. '|'
     local state = states[k] or ''
-    local rest = sub(state, 1, #begin) == begin and sub(state, #begin + 1) or ''
-    local group = match(rest, AFTER_ENTRY)
+    local group = find(state, begin, 1, true) == 1 and match(state, AFTER_ENTRY, #begin + 1)
     local entries = group and settled[stream]
     if entries and count_down(run, group) then
       count = count + 1
       elements[count] = 'step_completed ' .. step .. ended .. ARGV[i + 9]
-      fields[2 * count + 1] = 's:' .. step
-      fields[2 * count + 2] = 'completed|1|0|' .. token .. '|||' .. rest
+      fields[2 * count + 1] = run.fields[2 + k]
+      fields[2 * count + 2] = 'completed|1|0|' .. token .. '|||' .. sub(state, #begin + 1)
       entries[#entries + 1] = entry
       answers[(i - FIRST) / STRIDE + 1] = 'completed settled'
     end

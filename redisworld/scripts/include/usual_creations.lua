@@ -60,7 +60,7 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
 
     local began = started_at ~= '' and decimal(started_at)
     local at = decimal(math.max(clock(now), tonumber(read[2]) or 0, tonumber(started_at) or 0))
-    local elements, written = {}, {'last_at', at}
+    local elements, written, stream = {}, {'last_at', at}, TAG .. target
     local function set(field, value) written[#written + 1], written[#written + 2] = field, value end
     if began then
       add('runs_started', 1)
@@ -78,7 +78,7 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
       elements[events + k] = 'step_created ' .. id .. created .. name .. '\n' .. input
       written[words + 2 * k - 1], written[words + 2 * k] = fields[k], waiting .. stored + events + k .. '|0|0|0'
       if k <= queued then
-        redis.call('XADD', TAG .. target, '*', 'kind', 'step', 'spec', spec, 'run', run_id, 'step', id, 'name', name,
+        redis.call('XADD', stream, '*', 'kind', 'step', 'spec', spec, 'run', run_id, 'step', id, 'name', name,
           'msg', body)
       end
     end
