@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from redisworld.replay.forbidden import refusal
 from redisworld.replay.loop import ReplayLoop
-from redisworld.replay.reach import acting_body, refused
+from redisworld.replay.reach import acting_body, note_handler, refused
 from redisworld.replay.standins import Replaced, replace, stand_in
 
 _FILES: Final = (
@@ -82,7 +82,7 @@ def install_waits(replaced: Replaced) -> None:
     for module in (asyncio, asyncio.events):
         replace(module, {"new_event_loop": loops}, replaced)
     _refuse(select, ("select",), replaced)
-    _refuse(signal, ("pause", "sigwait", "sigwaitinfo", "sigtimedwait", "alarm", "setitimer", "signal"), replaced)
+    _refuse(signal, ("pause", "sigwait", "sigwaitinfo", "sigtimedwait", "alarm", "setitimer"), replaced)
     # The first call of a process tries out directories by writing files; later ones only tell what it found.
     _refuse(tempfile, ("gettempdir", "gettempdirb", "mktemp"), replaced)
     _refuse(os, ("wait", "wait3", "wait4", "waitpid", "waitid", "mkfifo", "mknod"), replaced)
@@ -102,6 +102,22 @@ def install_waits(replaced: Replaced) -> None:
         _refuse_method(socket.socket, name, f"socket.{name}()")
     # Nor does a pool whose threads run already, or another loop. All of them hand out such a future first.
     _refuse_method(concurrent.futures.Future, "__init__", "handing work to another thread, process or loop")
+
+
+def install_handlers(replaced: Replaced) -> None:
+    """Refuse to set handlers of signals in bodies, and let those that are set elsewhere do what they like."""
+    for number in signal.valid_signals():
+        note_handler(signal.getsignal(number))
+    original = signal.signal
+
+    @functools.wraps(original)
+    def handle(signalnum: int, handler: Any) -> Any:
+        if acting_body() is not None:
+            raise refusal("signal.signal()")
+        note_handler(handler)
+        return original(signalnum, handler)
+
+    replace(signal, {"signal": handle}, replaced)
 
 
 def _refuse(module: ModuleType, names: tuple[str, ...], replaced: Replaced, hint: str = "move it into a step") -> None:

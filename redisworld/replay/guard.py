@@ -26,6 +26,7 @@ def install() -> None:
         ambient.install_chance(_replaced)
         ambient.install_tasks(_replaced)
         blocking.install_waits(_replaced)
+        blocking.install_handlers(_replaced)
         hashes.install()
         replace_captured(_replaced, ambient.RENEWED)
         # Python has no way to take a hook away again, so this one only looks for a running body.

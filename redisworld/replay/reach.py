@@ -1,11 +1,12 @@
-"""Who makes this call: a body's own code, or machinery below it (an import, logging) that needs the real world?"""
+"""Who makes this call: a body's own code, or what needs the real world: machinery below it, a handler of a signal?"""
 
 from __future__ import annotations
 
 import sys
 from asyncio import events
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
+from types import CodeType, FrameType
 from typing import Final, NoReturn
 
 from redisworld.replay.body import Body
@@ -30,15 +31,29 @@ _MACHINERY: Final = frozenset(
 _known: Final[dict[str, bool]] = {}
 """Modules met on stacks, and whether they are machinery: a body may draw a million numbers."""
 
+_handlers: Final[set[CodeType]] = set()
+
+
+def note_handler(handler: object) -> None:
+    """Remember what handles a signal. It runs wherever the process is, also inside a body, and is none of it."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if callable(handler):
+        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+        if isinstance(code, CodeType):
+            _handlers.add(code)
+
 
 def acting_body() -> Body | None:
-    """The body whose own code makes this call; None anywhere else, also in machinery that the body called."""
+    """The body whose own code makes this call; None anywhere else, also in machinery that the body called and in a
+    handler of a signal that interrupts it.
+    """
     loop = events._get_running_loop()
     if type(loop) is not ReplayLoop:
         return None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code not in EDGES:
-        if _is_machinery(frame):
+        if frame.f_code in _handlers or _is_machinery(frame):
             return None
         frame = frame.f_back
     return loop.host if isinstance(loop.host, Body) else None

@@ -45,12 +45,12 @@ async def test_runs_of_all_kinds_survive_random_kills_stops_and_cuts(
             for name in MIX:
                 runs.append((name, await world.start(chaos_app.wf.workflows[name], *MIX[name][0])))
             victim = chance.choice(alive)
-            match chance.choice(["kill", "stop", "cut", "nothing"]):
-                case "kill":
-                    victim.kill()
+            match chance.choice(["kill", "drain", "freeze", "cut", "nothing"]):
+                case "kill" | "drain" as end:
+                    victim.kill() if end == "kill" else victim.stop()
                     alive.remove(victim)
                     alive.append(workers.start(ready=False, **options))
-                case "stop":
+                case "freeze":
                     victim.freeze()
                     await anyio.sleep(chance.uniform(0.2, 2.5) * LEASE_MS / 1000)
                     victim.thaw()

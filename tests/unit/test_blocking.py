@@ -12,6 +12,7 @@ import logging.handlers
 import multiprocessing
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,6 +95,11 @@ async def imports(name: str) -> list[str]:
 
 
 @wf.workflow
+async def sets_a_handler() -> None:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+@wf.workflow
 async def logs() -> None:
     log.warning("from the body")
     print("from the body")
@@ -106,6 +113,18 @@ async def releases_the_other() -> None:
 
 
 barrier = threading.Barrier(2, timeout=10)
+
+
+@wf.workflow
+async def is_interrupted() -> float:
+    spins.set()
+    while not heard:
+        pass
+    return random.random()
+
+
+spins = threading.Event()
+heard: list[float] = []
 
 
 def line_of(function: Callable[..., Any], text: str) -> int:
@@ -248,6 +267,52 @@ def test_a_step_in_a_thread_may_do_everything_while_a_body_runs(tmp_path: Path) 
     thread.join()
 
     assert sorted(done) == ["all", "thread"]
+
+
+def hears(name: str, number: int, frame: object) -> None:
+    """A handler that does what a worker's does, and more."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, open(os.devnull) as null:
+        ours.send(b"x")
+        random.seed(name + null.read())
+    heard.append(time.time())
+
+
+class Hearing:
+    def handle(self, number: int, frame: object) -> None:
+        hears("method", number, frame)
+
+    def __call__(self, number: int, frame: object) -> None:
+        hears("object", number, frame)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [lambda number, frame: hears("function", number, frame), Hearing().handle, Hearing(), partial(hears, "partial")],
+    ids=["function", "method", "object", "partial"],
+)
+def test_a_handler_of_a_signal_that_interrupts_a_body_is_none_of_it(handler: Callable[[int, object], None]) -> None:
+    """A SIGTERM failed the run whose body was running: to wake the worker's loop, its handler writes to a socket."""
+    heard.clear()
+    spins.clear()
+    before = time.time()
+    sends = threading.Thread(target=lambda: spins.wait() and os.kill(os.getpid(), signal.SIGUSR1))
+    sends.start()
+    others = signal.signal(signal.SIGUSR1, handler)
+    try:
+        interrupted = Driver(is_interrupted).run()
+    finally:
+        signal.signal(signal.SIGUSR1, others)
+        sends.join()
+    assert len(heard) == 1
+    assert heard[0] >= before - 1
+    assert Driver(is_interrupted).run() == interrupted
+
+
+def test_a_body_sets_no_handler_of_a_signal() -> None:
+    error = Driver(sets_a_handler).run()
+
+    assert error.message.startswith("signal.signal() in a workflow body cannot be replayed: move it into a step")
 
 
 def test_outside_of_bodies_nothing_is_refused(tmp_path: Path) -> None:
