@@ -22,8 +22,8 @@ _MACHINERY: Final = frozenset(
         "logging",
         # Data of the installation, read on first use and kept.
         *("linecache", "tokenize", "traceback", "warnings", "zoneinfo", "mimetypes"),
-        # A person at the keyboard.
-        *("pdb", "bdb"),
+        # A person at the keyboard, also in an editor that debugs with pydevd, as VS Code and PyCharm do.
+        *("pdb", "bdb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval", "_pydevd_sys_monitoring"),
     }
 )
 """Packages that do what they always do, also when a body is below them on the stack."""

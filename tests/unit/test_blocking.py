@@ -95,6 +95,15 @@ async def imports(name: str) -> list[str]:
 
 
 @wf.workflow
+async def stops_in_the_debugger() -> float:
+    stands.pop()()
+    return random.random()
+
+
+stands: list[Callable[[], object]] = []
+
+
+@wf.workflow
 async def sets_a_handler() -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
@@ -215,6 +224,19 @@ def test_the_place_of_temporary_files_is_refused_also_where_the_process_knows_it
     unknown = Driver(asks_for_the_temporary_directory).run()
 
     assert known == unknown == ["ForbiddenInWorkflow"] * 3
+
+
+@pytest.mark.parametrize("debugger", ["pdb", "bdb", "_pydevd_bundle.pydevd_timeout", "pydevd", "debugpy.server.api"])
+def test_a_debugger_in_a_body_may_do_what_it_likes(debugger: str) -> None:
+    """VS Code could evaluate nothing in a body: pydevd starts a thread for that."""
+    space: dict[str, Any] = {"__name__": debugger, "threading": threading, "random": random}
+    exec("def evaluate():\n threading.Thread(target=print, args=('', )).start()\n random.random()", space)
+    stands.append(space["evaluate"])
+    shown = Driver(stops_in_the_debugger).run()
+    stands.append(int)
+
+    assert isinstance(shown, float)
+    assert Driver(stops_in_the_debugger).run() == shown
 
 
 def test_logging_and_print_work_in_a_body(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
