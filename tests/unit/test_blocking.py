@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import inspect
 import json
@@ -95,12 +96,12 @@ async def imports(name: str) -> list[str]:
 
 
 @wf.workflow
-async def stops_in_the_debugger() -> float:
-    stands.pop()()
+async def does_something() -> float:
+    will_do.pop()()
     return random.random()
 
 
-stands: list[Callable[[], object]] = []
+will_do: list[Callable[[], object]] = []
 
 
 @wf.workflow
@@ -226,17 +227,64 @@ def test_the_place_of_temporary_files_is_refused_also_where_the_process_knows_it
     assert known == unknown == ["ForbiddenInWorkflow"] * 3
 
 
+REACHES = """
+def reach():
+    threading.Thread(target=print, args=("",)).start()
+    return random.random()
+
+@contextlib.contextmanager
+def span():
+    reach()
+    yield
+
+def around(function):
+    def call(*args):
+        return function(*args)
+    return call
+"""
+
+
+def from_module(name: str, what: str, source: str = REACHES) -> Any:
+    """Something of a module of that name, which need not be installed."""
+    space: dict[str, Any] = {"__name__": name, "threading": threading, "random": random, "contextlib": contextlib}
+    exec(source, space)
+    return space[what]
+
+
+def drawn_after(does: Callable[[], object]) -> Any:
+    """A random number of a body that has done something before, or its error."""
+    will_do.append(does)
+    return Driver(does_something).run()
+
+
 @pytest.mark.parametrize("debugger", ["pdb", "bdb", "_pydevd_bundle.pydevd_timeout", "pydevd", "debugpy.server.api"])
 def test_a_debugger_in_a_body_may_do_what_it_likes(debugger: str) -> None:
     """VS Code could evaluate nothing in a body: pydevd starts a thread for that."""
-    space: dict[str, Any] = {"__name__": debugger, "threading": threading, "random": random}
-    exec("def evaluate():\n threading.Thread(target=print, args=('', )).start()\n random.random()", space)
-    stands.append(space["evaluate"])
-    shown = Driver(stops_in_the_debugger).run()
-    stands.append(int)
+    assert drawn_after(from_module(debugger, "reach")) == drawn_after(int)
 
-    assert isinstance(shown, float)
-    assert Driver(stops_in_the_debugger).run() == shown
+
+@pytest.mark.parametrize("name", ["opentelemetry.sdk.trace", "sentry_sdk.worker", "loguru._file_sink", "structlog"])
+def test_telemetry_in_a_body_may_reach_out_and_takes_nothing_from_the_run(name: str) -> None:
+    """A span in a body shifted its random numbers, so that a worker without tracing diverged; Sentry failed the run."""
+
+    def with_a_span() -> None:
+        with from_module(name, "span")():
+            pass
+
+    assert drawn_after(from_module(name, "reach")) == drawn_after(with_a_span) == drawn_after(int)
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        from_module("opentelemetry.trace", "around")(from_module("app", "reach")),
+        from_module("sentry_sdk.integrations.threading", "around")(from_module("subprocess", "reach")),
+        from_module("subprocess", "around")(from_module("sentry_sdk.utils", "reach")),
+    ],
+    ids=["decorates", "stands around a function", "stands within a function"],
+)
+def test_what_telemetry_decorates_or_stands_around_is_refused_as_ever(does: Callable[[], object]) -> None:
+    assert drawn_after(does).message.startswith("starting a thread in a workflow body cannot be replayed")
 
 
 def test_logging_and_print_work_in_a_body(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
