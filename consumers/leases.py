@@ -54,10 +54,12 @@ class LeaseKeeper:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._ticked = clock.monotonic()
-        self._thread = threading.Thread(target=self._run, name="redisworld-leases", daemon=True)
 
     def __enter__(self) -> LeaseKeeper:
         self._loop = asyncio.get_running_loop()
+        # made here: a worker without a client for this must not begin
+        renewal = Renewal(self._world.connection, self._world.consumer)
+        self._thread = threading.Thread(target=self._run, args=[renewal], name="redisworld-leases", daemon=True)
         self._thread.start()
         return self
 
@@ -123,8 +125,8 @@ class LeaseKeeper:
         hold = self._holds.get(delivery.key)
         return hold if hold is not None and hold.delivery.deliveries == delivery.deliveries else None
 
-    def _run(self) -> None:
-        renewal, pause = Renewal(self._world.connection, self._world.consumer), self._lease / 3
+    def _run(self, renewal: Renewal) -> None:
+        pause = self._lease / 3
         try:
             while not self._stop.wait(pause):
                 pause = self._lease / 10  # sooner when it fails: a lease outlives two failures
