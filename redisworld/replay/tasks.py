@@ -52,10 +52,12 @@ class StepTask(asyncio.Future[Any]):
 
     Nothing but its observers can notice when the step completes, and it records them. The step is asked for, and a
     cancellation takes effect, one turn of the loop later, as in a task; until then it is its own handle in the loop.
+    Cancelled before that turn, it asks for nothing, as the coroutine of such a task never runs.
     """
 
     _loop: ReplayLoop
     _cancels = 0
+    _cancel_message: Any = None
 
     def __init__(self, call: StepCall[Any], *, loop: ReplayLoop, name: str | None = None) -> None:
         self._hash = loop.hash_base + loop.next_number()
@@ -75,19 +77,23 @@ class StepTask(asyncio.Future[Any]):
 
     def _run(self) -> None:
         """As a handle's, which the loop calls while this is not cancelled."""
-        if not self.done():
+        if self._cancels:
+            self._call.close()
+            super().cancel(self._cancel_message)
+        elif not self.done():
             self._call.ask(self)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """As a task's; the step goes on, and what it gives is dropped."""
+        """As a task's; a step that was asked for goes on, and what it gives is dropped."""
         if self.done():
             return False
         self._cancels += 1
-        self._loop.call_soon(self._give_up, msg)
+        self._cancel_message = msg
+        self._loop.call_soon(self._give_up)
         return True
 
-    def _give_up(self, msg: Any | None) -> None:
-        if super().cancel(msg):
+    def _give_up(self) -> None:
+        if super().cancel(self._cancel_message):
             self._call.abandon()
 
     def cancelling(self) -> int:

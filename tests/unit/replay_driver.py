@@ -23,6 +23,9 @@ Script = Callable[..., Any]
 class Store:
     """The log, the open steps with their groups, the open waits, and whether the run has been woken."""
 
+    tick_ms = 7
+    """What an event takes."""
+
     def __init__(self) -> None:
         self.log: list[Event] = []
         self.open: dict[str, tuple[str, bytes]] = {}
@@ -77,7 +80,7 @@ class Store:
         self.modes |= {group.id: group.mode for group in asked.groups}
 
     def append(self, kind: EventKind, id: str = "", detail: str = "", payload: bytes = b"") -> None:
-        self.clock += 7
+        self.clock += self.tick_ms
         self.log.append(Event(kind, id, 0, self.clock, detail, payload))
 
     def complete(self, id: str, outcome: Any) -> None:
@@ -137,12 +140,13 @@ class Driver:
         run_id: str = "run-1",
         taken: dict[str, str] | None = None,
         created: bool = False,
+        store: Store | None = None,
     ) -> None:
         self.workflow = workflow
         self.input = workflow.signature.encode_call(args, {})
         self.script = script
         self.run_id = run_id
-        self.store = Store()
+        self.store = store or Store()
         if created:
             payload = msgspec.msgpack.encode(RunCreated(input=self.input))
             self.store.log.append(Event(EventKind.RUN_CREATED, "", 0, START, "", payload))
