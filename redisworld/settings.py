@@ -19,6 +19,9 @@ DATA_VERSION = 1
 SPEC_VERSION = 1
 """Version of messages and events (design section 6), carried by each of them in clear."""
 
+MOST_PARTITIONS = 256
+"""Of a namespace. Each has keys and streams of its own, which every worker reads."""
+
 _FORBIDDEN_IN_WORD = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff{}:@|]")
 """What keys and headers are cut at, what a terminal cannot show, and what is no UTF-8."""
 _LONGEST_WORD = 256
@@ -164,8 +167,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     raise InvalidInput(f"setting {name} must be at most {most}, not {value}")
         if self.max_inline_steps > 1:
             raise InvalidInput(f"setting max_inline_steps must be 0 or 1, not {self.max_inline_steps}")
-        if self.partitions is not None and not 1 <= self.partitions <= 256:
-            raise InvalidInput(f"setting partitions must be between 1 and 256, not {self.partitions}")
+        if self.partitions is not None and not 1 <= self.partitions <= MOST_PARTITIONS:
+            raise InvalidInput(f"setting partitions must be between 1 and {MOST_PARTITIONS}, not {self.partitions}")
         for name in ("username", "password", "sentinel_password"):
             if getattr(self, name).endswith(("\n", "\r")):
                 raise InvalidInput(f"setting {name} ends with a line break: write it without one (echo -n)")

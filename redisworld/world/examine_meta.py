@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from redisworld.keys import Partition, meta, partition_of
-from redisworld.settings import Settings
+from redisworld.settings import MOST_PARTITIONS, Settings
 from redisworld.world.connection import Connection
 from redisworld.world.findings import Finding
-from redisworld.world.namespace import MOST_PARTITIONS, open_namespace, used_partitions
+from redisworld.world.namespace import open_namespace, used_partitions
 from redisworld.world.replies import text_of
 
 _RUNS = 100

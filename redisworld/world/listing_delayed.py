@@ -14,7 +14,7 @@ from redisworld.keys import Partition
 from redisworld.messages import Message, WorkflowMessage
 from redisworld.runs import Step
 from redisworld.world.paging import Scored, page_of
-from redisworld.world.replies import text_of
+from redisworld.world.replies import score_of, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -66,7 +66,7 @@ async def find_delayed(world: World, run_id: str, members: Sequence[str]) -> dic
     scores = await world.connection.pipe(
         "find_delayed", lambda pipe: [pipe.zscore(partition.delayed, member) for member in members]
     )
-    there = [(partition, int(s), m.encode()) for m, s in zip(members, scores, strict=True) if s is not None]
+    there = [(partition, score_of(s), m.encode()) for m, s in zip(members, scores, strict=True) if s is not None]
     return {due.member: due for due in await _told(world, there)}
 
 

@@ -11,7 +11,7 @@ from redisworld.errors import InvalidInput
 from redisworld.messages import UNREADABLE
 from redisworld.runs import Status
 from redisworld.world.paging import Scored, page_of
-from redisworld.world.replies import text_of
+from redisworld.world.replies import score_of, text_of
 from redisworld.world.run_ids import check_run_id
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def _place(world: World, run_id: str) -> Scored:
     score = await world.connection.run("find_run", lambda: world.connection.commands.zscore(created, run_id))
     if score is None:
         raise InvalidInput(f"after={run_id!r}: this run is not listed, so nothing is behind it: begin the list again")
-    return int(score), run_id.encode()
+    return score_of(score), run_id.encode()
 
 
 async def _rows(world: World, run_ids: Sequence[str]) -> list[ListedRun | None]:

@@ -6,11 +6,10 @@ from typing import Any
 
 from redisworld.errors import NamespaceMismatch, NamespaceNotFound
 from redisworld.keys import Partition, meta
-from redisworld.settings import DATA_VERSION
+from redisworld.settings import DATA_VERSION, MOST_PARTITIONS
 from redisworld.world.addresses import redacted
 from redisworld.world.connection import Connection
-
-MOST_PARTITIONS = 256
+from redisworld.world.deliveries import number_in
 
 
 async def open_namespace(connection: Connection, required: int | None, *, create: bool) -> tuple[int, int]:
@@ -31,10 +30,9 @@ async def open_namespace(connection: Connection, required: int | None, *, create
                 f"{where} has lost {meta(settings.namespace)}, which told its partition count: redisworld doctor --fix"
             )
         stored, _ = await _write(connection, required or (1 if connection.embedded else 4))
-    try:
-        partitions, version = (int(value) for value in stored)
-    except ValueError as error:
-        raise NamespaceMismatch(f"{where} cannot be read: {meta(settings.namespace)} holds {stored}") from error
+    partitions, version = (number_in(value) for value in stored)
+    if not 1 <= partitions <= MOST_PARTITIONS or version < 1:
+        raise NamespaceMismatch(f"{where} cannot be read: {meta(settings.namespace)} holds {stored}")
     if required is not None and required != partitions:
         raise NamespaceMismatch(
             f"{where} has {partitions} partitions, but this process is set to {required}: "

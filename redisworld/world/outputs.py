@@ -14,7 +14,7 @@ import anyio.abc
 import msgspec
 
 from redisworld import values
-from redisworld.errors import InvalidInput, OutputClosed, RunGone, RunNotFound, StaleAttempt
+from redisworld.errors import InvalidInput, MalformedMessage, OutputClosed, RunGone, RunNotFound, StaleAttempt
 from redisworld.keys import check_entry_id, check_output_name
 from redisworld.world.endings import Ended
 from redisworld.world.queue import fields_of, flat
@@ -135,8 +135,7 @@ class Outputs:
         infos = []
         for name, state in zip(found, states, strict=True):
             if state is not None:  # the run has gone between the two
-                chunks, closed_by, _ = text_of(state).split("|")
-                infos.append(OutputInfo(name, int(chunks), bool(closed_by)))
+                infos.append(_info(name, text_of(state), run_id))
         return infos
 
     async def read(
@@ -146,8 +145,8 @@ class Outputs:
 
         ``bare`` gives the values alone. It ends where the stream is closed or the run has ended, or, without
         ``follow``, where there is no more now. Raises RunNotFound, InvalidInput for a name or an id that cannot be
-        one, InvalidValue where a value does not fit ``type``, MalformedMessage for a key of another type in its place,
-        RedisUnavailable.
+        one, InvalidValue where a value does not fit ``type``, MalformedMessage for a key of another type in its place
+        and for an entry that no step has written, RedisUnavailable.
         """
         check_output_name(name)
         last = check_entry_id(after) if after else "0-0"
@@ -159,8 +158,8 @@ class Outputs:
                 for last, fields in entries:
                     if closed := "closed" in fields:
                         continue  # the last word, unless a later attempt of the step that closed it went on
-                    value = values.decode_foreign(fields["msg"], type, where=f"a chunk of output stream {name!r}")
-                    yield value if bare else _chunk(last, fields, value)
+                    chunk = _chunk(last, fields, type, where=f"output stream {name!r} of run {run_id!r}")
+                    yield chunk.value if bare else chunk
                 over = closed or ended or not follow
                 if over and not entries:
                     return
@@ -204,7 +203,21 @@ class Outputs:
         return [(text_of(entry), fields_of(fields)) for page in pages for entry, fields in flat(page)]
 
 
-def _chunk(entry: str, fields: dict[str, bytes], value: Any) -> Chunk[Any]:
-    return Chunk(
-        entry, int(fields["number"]), text_of(fields["step"]), int(fields["attempt"]), int(fields["index"]), value
-    )
+def _chunk(entry: str, fields: dict[str, bytes], type: Any, *, where: str) -> Chunk[Any]:
+    try:
+        payload, step = fields["msg"], text_of(fields["step"])
+        number, attempt, index = (int(fields[name]) for name in ("number", "attempt", "index"))
+    except (KeyError, ValueError) as error:
+        raise MalformedMessage(
+            f"entry {entry} of {where} is no chunk that a step has written: {fields!r:.200}"
+        ) from error
+    value = values.decode_foreign(payload, type, where=f"a chunk of {where}")
+    return Chunk(entry, number, step, attempt, index, value)
+
+
+def _info(name: str, state: str, run_id: str) -> OutputInfo:
+    try:
+        chunks, closed_by, _ = state.split("|")
+        return OutputInfo(name, int(chunks), bool(closed_by))
+    except ValueError as error:
+        raise MalformedMessage(f"output stream {name!r} of run {run_id!r} has the state {state!r:.200}") from error

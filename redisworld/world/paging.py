@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redisworld.world.connection import Connection
-
-_MOST = 2**53
-"""Whole numbers are exact up to here, as scores are."""
+from redisworld.world.replies import score_of
 
 Scored = tuple[int, bytes]
 """A place in the list: score and member of an item; items of one score are ordered by their bytes."""
@@ -30,7 +28,7 @@ async def page_of(
     asked = dict.fromkeys(keys, 0)
     while asked:
         for key, page in zip(asked, await _read(connection, asked, after, count, downwards, least), strict=True):
-            items = [((_whole(score), member), key) for member, score in page]
+            items = [((score_of(score), member), key) for member, score in page]
             fresh = [item for item in items if after is None or _behind(item[0], after, downwards=downwards)]
             found += fresh
             more = len(page) == count and len(fresh) < count
@@ -50,11 +48,6 @@ async def _read(
                 pipe.zrangebyscore(key, after[0] if after else least, "+inf", offset, count, withscores=True)
 
     return await connection.pipe("page_listing", read)
-
-
-def _whole(score: float) -> int:
-    """A score as a place has it; a stranger's may be infinite."""
-    return int(max(-_MOST, min(score, _MOST)))
 
 
 def _behind(place: Scored, after: Scored, *, downwards: bool) -> bool:

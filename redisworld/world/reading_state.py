@@ -19,7 +19,7 @@ from redisworld.state import Backlog, State, StreamState, worker_in
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
 from redisworld.world.refusals import RAISED, checked, error_word, is_of_redis
-from redisworld.world.replies import entry_ms, our_group, text_of
+from redisworld.world.replies import entry_ms, our_group, score_of, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -183,7 +183,7 @@ class _PartitionAnswers(NamedTuple):
     def due_ms(self) -> float:
         """When the first delayed member is due; never, where there is none."""
         first = _many(self.first)
-        return float(first[0][1]) if first else math.inf
+        return score_of(first[0][1]) if first else math.inf
 
 
 _PER_PARTITION = len(_PartitionAnswers._fields)

@@ -11,10 +11,18 @@ from redisworld.world.deliveries import Claim, Loaded
 
 Reply = TypeVar("Reply", bound=Sequence[Any])
 
+_MOST_SCORE = 2**53
+"""Whole numbers are exact up to here, as scores are."""
+
 
 def text_of(value: Any) -> str:
     """A name, an id or a number in an answer, as text; a stranger's may be no UTF-8, or cut in a character."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def score_of(score: float) -> int:
+    """A score of a sorted set, as a whole number that a score can be; a stranger's may be infinite."""
+    return int(max(-_MOST_SCORE, min(score, _MOST_SCORE)))
 
 
 def entry_number(entry: bytes | str) -> tuple[int, int]:

@@ -404,3 +404,29 @@ async def test_a_key_of_another_type_in_the_place_of_a_stream_is_named_to_its_re
             MalformedMessage, match="output stream 'default' of run 'r' cannot be read: a key is not ours"
         ):
             await values_of(consumers, "r", follow=follow)
+
+
+@pytest.mark.parametrize("entry", [{"theirs": "1"}, {"msg": "\x01"}, {"msg": "\x01", "number": "x", "step": "s"}])
+async def test_an_entry_that_no_step_has_written_is_named_to_its_reader(
+    connect: Connect, raw: redis.Redis, entry: dict[str, str]
+) -> None:
+    async with consumers_of(connect) as consumers:
+        run = await consumers.world.start(outside_app.talk, 1, run_id="r")
+        await consumers.drain()
+        id = raw.xadd(consumers.world.partition("r").output("r", "default"), entry).decode()
+
+        told = f"entry {id} of output stream 'default' of run 'r' is no chunk"
+        with pytest.raises(MalformedMessage, match=told):
+            await values_of(consumers, "r", follow=False)
+        with pytest.raises(MalformedMessage, match=told):
+            [value async for value in run.read(type=Token)]
+
+
+async def test_a_damaged_list_of_output_streams_is_told(connect: Connect, raw: redis.Redis) -> None:
+    async with consumers_of(connect) as consumers:
+        run = await consumers.world.start(outside_app.talk, 1, run_id="r")
+        await consumers.drain()
+        raw.hset(consumers.world.partition("r").outs("r"), "s:default", "many|")
+
+        with pytest.raises(MalformedMessage, match=r"output stream 'default' of run 'r' has the state 'many\|'"):
+            await run.outputs()

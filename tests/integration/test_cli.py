@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from redisworld import spawn
 from redisworld.cli import main
@@ -208,6 +209,19 @@ def test_another_partition_count_is_refused_with_what_to_do(capsys: pytest.Captu
 
     assert code == 2
     assert "has 2 partitions, but this process is set to 3" in line
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "257", "9223372036854775807", "many"])
+def test_a_partition_count_that_is_none_is_told_in_a_line(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, count: str
+) -> None:
+    answer(capsys, "start", f"{APP}:patient", "--url", redis_url)
+    raw.hset("rw:default:meta", "partitions", count)
+
+    code, line = refusal(capsys, "queues", "--url", redis_url)
+
+    assert code == 2
+    assert f"cannot be read: rw:default:meta holds [b'{count}'" in line
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["output"], ["cancel"], ["terminate", "--yes"], ["result"]])

@@ -191,6 +191,21 @@ def test_a_damaged_step_or_wait_is_told_in_a_line(
     assert "no state of a wait" in refusal(capsys, "run", "why", run_id)[1]
 
 
+@pytest.mark.parametrize("score", ["-inf", "+inf", "1e300"])
+def test_a_score_without_measure_stops_no_list(
+    capsys: pytest.CaptureFixture[str], redis_url: str, raw: redis.Redis, score: str
+) -> None:
+    ids = started(redis_url, 2)
+    for run_id in ids:
+        partition = Partition("default", partition_of(run_id, 4))
+        raw.zadd(partition.index("created"), {run_id: score})
+        raw.zadd(partition.delayed, {f"step {run_id} s1": score})
+
+    for command in (["queues"], ["deployments"], ["top", "--once"], ["timers"], ["runs"], ["run", "why", ids[0]]):
+        assert answer(capsys, *command)
+    assert called(capsys, "runs", "--limit", "1", "--after", ids[0])[0] == 0
+
+
 def test_a_filter_that_lets_few_through_ends_its_page_and_says_where_to_go_on(
     capsys: pytest.CaptureFixture[str], redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
