@@ -7,7 +7,7 @@ import logging
 from consumers.handback import as_recovery, ended_at_ceiling, refuse
 from consumers.job import Job
 from consumers.passes import failure
-from redisworld.errors import ErrorInfo, ReplayDivergence
+from redisworld.errors import ErrorInfo, MalformedMessage, ReplayDivergence
 from redisworld.facts import fact
 from redisworld.messages import WorkflowMessage
 from redisworld.observe import MessageMoved, RunFinished, observe
@@ -57,12 +57,16 @@ async def create_again(world: World, job: Job) -> None:
     await world.deliveries.settle(job.delivery)
 
 
-async def diverged(world: World, job: Job, error: Exception) -> None:
-    """Try again later, three times, then fail the run and say what differs."""
+async def diverged(world: World, job: Job, error: ReplayDivergence | MalformedMessage) -> None:
+    """Try again later, three times, then fail the run and say what differs, or cannot be read."""
     message = job.message
+    differs = isinstance(error, ReplayDivergence)
     done = max(0, message.recoveries) if isinstance(message, WorkflowMessage) else 0  # a stranger's number, perhaps
     if done < MAX_RECOVERIES:
-        fact(logging.WARNING, "replay diverged, trying again", job.where, recovery=done + 1, error=error)
+        if differs:
+            fact(logging.WARNING, "replay diverged, trying again", job.where, recovery=done + 1, error=error)
+        else:
+            fact(logging.WARNING, "log or row cannot be read, trying again", job.where, recovery=done + 1, error=error)
         fresh_id = message.message_id if isinstance(message, WorkflowMessage) else f"r-{world.next_token()}"
         wake = as_recovery(message, message_id=fresh_id, recoveries=done + 1)
         deployment = world.settings.deployment if world.settings.affinity else ""
@@ -72,7 +76,7 @@ async def diverged(world: World, job: Job, error: Exception) -> None:
         )
         observe(MessageMoved("workflow", "divergence"))
         return
-    code = "REPLAY_DIVERGENCE" if isinstance(error, ReplayDivergence) else "CORRUPTED_EVENT_LOG"
+    code = "REPLAY_DIVERGENCE" if differs else "CORRUPTED_EVENT_LOG"
     await fail(world, job, await world.row(job.run_id), code, str(error))
 
 

@@ -18,7 +18,7 @@ from consumers.live import Live
 from consumers.passes import Ended, Inline
 from consumers.workflows import Next, Orchestrator
 from redisworld import events
-from redisworld.errors import MalformedMessage
+from redisworld.errors import MalformedMessage, ReplayDivergence
 from redisworld.messages import RunContext, StepMessage, WorkflowMessage
 from redisworld.observe import Carrier, StepSpan, Tracer
 from redisworld.replay import Pass
@@ -130,7 +130,7 @@ class TracedOrchestrator(Orchestrator):
         attempt = super()._attempt(job, context, step_id, name, token, data)
         return msgspec.structs.replace(attempt, trace_carrier=self._tracer.carrier())
 
-    async def _diverged(self, job: Job, error: Exception) -> None:
+    async def _diverged(self, job: Job, error: ReplayDivergence | MalformedMessage) -> None:
         with self._replay(job, job.message.trace_carrier, self._world.now_ms()):
             self._tracer.raised(error)
             await super()._diverged(job, error)

@@ -373,5 +373,5 @@ class Orchestrator:
             elements = await self._world.log(job.run_id, start)
         raise MalformedMessage(f"run {job.run_id!r} owns step {loaded.owned!r}, which its log does not have")
 
-    async def _diverged(self, job: Job, error: Exception) -> None:
+    async def _diverged(self, job: Job, error: ReplayDivergence | MalformedMessage) -> None:
         await diverged(self._world, job, error)

@@ -29,7 +29,7 @@ if foreign then return foreign end
 -- Whether the log has the event: the hash may be all that a DEL of row and log has left of an earlier run.
 local function is_logged(known)
   local number = string.match(known, '^%d+')
-  if not number then return true end -- a stranger's: a conflict
+  if not number or not is_number(number) then return true end -- a stranger's: a conflict
   local element = redis.call('LINDEX', run.log, number - 1)
   return string.match(element or '', '^hook_received %S+ %- %d+ (%S+)\n') == resume_id
 end

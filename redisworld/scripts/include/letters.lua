@@ -6,8 +6,8 @@ local MOST_PARKED = 20 -- so that a stranger's messages cannot grow a row
 
 local function parked_by(run)
   local names = {}
-  for name in string.gmatch(redis.call('HGET', run.row, 'parked') or '', '%S+') do
-    names[#names + 1] = name
+  for name, ms, count in string.gmatch(redis.call('HGET', run.row, 'parked') or '', '((%d+)%-(%d+))') do
+    if is_number(ms) and is_number(count) then names[#names + 1] = name end
   end
   return names
 end

@@ -21,7 +21,7 @@ local function open_run(run_id, now)
     run.replayed_to = tonumber(read[5]) or 0
     run.workflow = read[6] or ''
     run.pin = read[7] or ''
-    run.created_at = read[8]
+    run.created_at = some_number(read[8] or '') and read[8] or nil -- a score of the listings
     run.terminal = run.status == 'completed' or run.status == 'failed' or run.status == 'cancelled'
   end
   run.stored, run.length = length, length

@@ -85,8 +85,9 @@ end
 
 -- The element of the log with this number, as header and payload.
 local function read_element(run, number)
-  number = tonumber(number)
-  local element = run.elements[number - run.stored] or redis.call('LINDEX', run.log, number - 1) or ''
+  number = tonumber(number) or 0
+  local there = number >= 1 and number <= run.length and number % 1 == 0
+  local element = there and (run.elements[number - run.stored] or redis.call('LINDEX', run.log, number - 1)) or ''
   local line = string.find(element, '\n', 1, true) or #element + 1
   return string.sub(element, 1, line - 1), string.sub(element, line + 1)
 end
