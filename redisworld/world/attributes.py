@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from redisworld.attributes import Changes
-from redisworld.errors import InvalidInput, RunGone, RunNotFound
+from redisworld.errors import InvalidInput, MalformedMessage, RunGone, RunNotFound
+from redisworld.messages import UNREADABLE
+from redisworld.world.refusals import readable
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -20,14 +22,18 @@ class Attributes:
         self._world = world
 
     async def read(self, run_id: str) -> dict[str, str]:
-        """All of them, also of a run that has ended. Raises RunNotFound."""
+        """All of them, also of a run that has ended. Raises RunNotFound, and MalformedMessage."""
         connection, key = self._world.connection, self._world.partition(run_id).run(run_id)
-        status, found = await connection.run(
-            "read_attributes", lambda: connection.commands.hmget(key, "status", "attributes")
-        )
+        with readable(f"run {run_id!r}"):
+            status, found = await connection.run(
+                "read_attributes", lambda: connection.commands.hmget(key, "status", "attributes")
+            )
         if status is None:
             raise RunNotFound(run_id)
-        return msgspec.json.decode(found, type=dict[str, str]) if found else {}
+        try:
+            return msgspec.json.decode(found, type=dict[str, str]) if found else {}
+        except UNREADABLE as error:
+            raise MalformedMessage(f"the attributes of run {run_id!r} cannot be read: {error}") from error
 
     async def set(self, run_id: str, changes: Changes, *, writer: str = "") -> None:
         """Set them now, once, also when the reply is lost and the call is made again.

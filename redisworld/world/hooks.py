@@ -190,7 +190,8 @@ class Hooks:
         async def call() -> Any:
             return await self._world.connection.commands.hmget(key, ["run", "hook", "was"])
 
-        run_id, hook_id, was = await self._world.connection.run("read_hook", call)
+        with readable(f"who holds hook token {token!r}"):
+            run_id, hook_id, was = await self._world.connection.run("read_hook", call)
         return Holder(text_of(run_id), text_of(hook_id), text_of(was or b"")) if run_id and hook_id else None
 
     async def _lives(self, holder: Holder, token: str) -> bool:

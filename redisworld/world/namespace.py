@@ -10,14 +10,15 @@ from redisworld.settings import DATA_VERSION, MOST_PARTITIONS
 from redisworld.world.addresses import redacted
 from redisworld.world.connection import Connection
 from redisworld.world.deliveries import number_in
+from redisworld.world.refusals import readable
 
 
 async def open_namespace(connection: Connection, required: int | None, *, create: bool) -> tuple[int, int]:
     """The partition count of the namespace, which the first who comes fixes, and Redis TIME in ms.
 
     Reads only, where the namespace exists: a full Redis must not lock out those who free memory. Raises
-    NamespaceMismatch, also where the meta hash is gone and the keys of the namespace are not, and NamespaceNotFound
-    where there is none and it is not to be made.
+    NamespaceMismatch, also where the meta hash is gone and the keys of the namespace are not, NamespaceNotFound
+    where there is none and it is not to be made, and MalformedMessage for a key of another type in its place.
     """
     settings = connection.settings
     where = f"namespace {settings.namespace!r} at {redacted(settings.url)}"
@@ -56,11 +57,12 @@ async def used_partitions(connection: Connection, *, start: int = 0) -> list[Par
 
 async def _read(connection: Connection) -> Any:
     key = meta(connection.settings.namespace)
-    return await connection.pipe(
-        "open_namespace",
-        lambda pipe: (pipe.hmget(key, "partitions", "data_version"), pipe.time()),
-        patience_ms=connection.settings.redis_timeout_ms,
-    )
+    with readable(f"the meta hash of namespace {connection.settings.namespace!r}, {key},"):
+        return await connection.pipe(
+            "open_namespace",
+            lambda pipe: (pipe.hmget(key, "partitions", "data_version"), pipe.time()),
+            patience_ms=connection.settings.redis_timeout_ms,
+        )
 
 
 async def _write(connection: Connection, partitions: int) -> Any:

@@ -124,9 +124,13 @@ class Outputs:
                 raise InvalidInput(f"run {run_id!r}: {detail_of(reply)}")
 
     async def of(self, run_id: str) -> list[OutputInfo]:
-        """The output streams of a run that were written to, in the order of their first chunks. Raises RunNotFound."""
+        """The output streams of a run that were written to, in the order of their first chunks.
+
+        Raises RunNotFound, and MalformedMessage where the list of them is none of ours.
+        """
         connection, key = self._world.connection, self._world.partition(run_id).outs(run_id)
-        names = await connection.run("read_outputs", lambda: connection.commands.hget(key, "names"))
+        with readable(f"the list of output streams of run {run_id!r}"):
+            names = await connection.run("read_outputs", lambda: connection.commands.hget(key, "names"))
         if not (found := [text_of(name) for name in (names or b"").split()]):
             await self._world.row(run_id)  # an unknown run is not one without streams
             return []

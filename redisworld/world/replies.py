@@ -80,7 +80,7 @@ def claim_of(reply: Sequence[Any]) -> Claim:
         )
     if word == "too_early":
         return Claim(outcome=word, wait_ms=int(reply[1]))
-    return Claim(outcome=word, detail=detail_of(reply), step_id=reply[2].decode() if len(reply) > 2 else "")
+    return Claim(outcome=word, detail=detail_of(reply), step_id=text_of(reply[2]) if len(reply) > 2 else "")
 
 
 def loaded_of(reply: Sequence[Any]) -> Loaded:
@@ -103,6 +103,6 @@ def loaded_of(reply: Sequence[Any]) -> Loaded:
         begun_to=numbers[4],
         patches=frozenset(fields[9].split()),
         length=int(reply[2]),
-        owned=reply[3].decode(),
+        owned=text_of(reply[3]),
         elements=tuple(reply[4]),
     )

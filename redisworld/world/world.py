@@ -48,7 +48,7 @@ from redisworld.world.own_run import current_run
 from redisworld.world.queue import Queue
 from redisworld.world.reading import read_log, read_row, read_steps
 from redisworld.world.recovering import Recovering
-from redisworld.world.replies import checked, items_of, word_of
+from redisworld.world.replies import checked, items_of, text_of, word_of
 from redisworld.world.run_ids import check_run_id, new_run_id
 from redisworld.world.upkeep import Upkeep
 
@@ -355,7 +355,7 @@ class World:
         reply = await self._starts.ask(self.partition(run_id), start)
         word = word_of(reply)
         if word == "conflict":
-            return word, reply[2].decode()
+            return word, text_of(reply[2])
         return word, workflow
 
     def pin(self, deployment: str) -> str:

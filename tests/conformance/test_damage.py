@@ -1,0 +1,95 @@
+"""What does a client get to see of a run that somebody else has written over? An error of ours, or the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+import redis
+
+from redisworld import RedisworldError, Workflows, get_writable, hook, set_attributes
+from redisworld.world import World
+from tests.conformance.conftest import Connect
+
+pytestmark = pytest.mark.anyio
+
+wf = Workflows()
+GARBLED = ("x", "", "inf", "9" * 30, "|" * 12, b"\xff")
+
+
+@wf.step
+async def write(value: int) -> int:
+    async with get_writable("out") as out:
+        await out.write(value)
+    return value
+
+
+@wf.workflow
+async def everything(value: int) -> int:
+    set_attributes(stage="begun")
+    waiting = hook(token="door")
+    await write(value)
+    return int(await waiting)
+
+
+async def everything_of(items: AsyncIterator[Any]) -> None:
+    async for _ in items:
+        pass
+
+
+def questions(world: World) -> dict[str, Callable[[], Awaitable[object]]]:
+    """What a client may ask of a run and its hook; the last three change it."""
+    run = world.run("r")
+    return {
+        "row": run.row,
+        "steps": lambda: world.steps("r"),
+        "attributes": run.attributes,
+        "outputs": run.outputs,
+        "events": lambda: everything_of(run.events()),
+        "stream": lambda: everything_of(run.stream("out", follow=False)),
+        "read": lambda: everything_of(run.read("out", type=int)),
+        "hook": lambda: world.hook("door"),
+        "start": lambda: world.start(everything, 1, run_id="r"),
+        "resume": lambda: world.resume("door", 1, resume_id="again"),
+        "set_attributes": lambda: run.set_attributes(stage="over"),
+        "cancel": run.cancel,
+        "result": lambda: run.result(timeout=0.01),
+    }
+
+
+def damages(raw: redis.Redis) -> Iterator[tuple[Any, ...]]:
+    """Commands, each of which damages one thing."""
+    for key in raw.keys("*"):
+        yield "SET", key, "theirs"
+        match raw.type(key):
+            case b"hash":
+                yield from (("HSET", key, field, text) for field in raw.hkeys(key) for text in GARBLED)
+            case b"list":
+                yield from (("LSET", key, place, text) for place in range(raw.llen(key)) for text in GARBLED)
+            case b"stream":
+                yield "XADD", key, "*", "theirs", "x"
+
+
+async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Redis) -> None:
+    async with connect(app=wf) as consumers:
+        await consumers.world.start(everything, 7, run_id="r")
+        await consumers.drain()
+        kept = {key: raw.dump(key) for key in raw.keys("*")}
+
+        met = []
+        for damage in list(damages(raw)):
+            raw.flushall()
+            for key, value in kept.items():
+                raw.restore(key, 0, value)
+            raw.execute_command(*damage)
+            for name, ask in questions(consumers.world).items():
+                try:
+                    with anyio.fail_after(5):
+                        await ask()
+                except (RedisworldError, TimeoutError):
+                    continue
+                except Exception as error:
+                    met.append((name, damage, repr(error)))
+        assert not met, f"{len(met)} errors, such as {met[:5]}"
