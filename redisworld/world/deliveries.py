@@ -8,13 +8,13 @@ from redisworld.keys import Partition
 from redisworld.messages import StepMessage, WorkflowMessage, encode
 from redisworld.settings import SPEC_VERSION
 
-_MOST_DIGITS = 15
+MOST_DIGITS = 15
 """Of a number that Lua, too, reads exactly."""
 
 
 def number_in(text: bytes) -> int:
     """The whole number that a clear field is, or 0 where a stranger wrote something else."""
-    return int(text) if text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    return int(text) if text.isdigit() and len(text) <= MOST_DIGITS else 0
 
 
 def known_kind(word: str) -> str:

@@ -39,19 +39,19 @@ async def everything_of(items: AsyncIterator[Any]) -> None:
         pass
 
 
-def questions(world: World) -> dict[str, Callable[[], Awaitable[object]]]:
-    """What a client may ask of a run and its hook; the last three change it."""
-    run = world.run("r")
+def questions(world: World, run_id: str) -> dict[str, Callable[[], Awaitable[object]]]:
+    """What a client may ask of a run and of a hook, and do to them."""
+    run = world.run(run_id)
     return {
         "row": run.row,
-        "steps": lambda: world.steps("r"),
+        "steps": lambda: world.steps(run_id),
         "attributes": run.attributes,
         "outputs": run.outputs,
         "events": lambda: everything_of(run.events()),
         "stream": lambda: everything_of(run.stream("out", follow=False)),
         "read": lambda: everything_of(run.read("out", type=int)),
         "hook": lambda: world.hook("door"),
-        "start": lambda: world.start(everything, 1, run_id="r"),
+        "start": lambda: world.start(everything, 1, run_id=run_id),
         "resume": lambda: world.resume("door", 1, resume_id="again"),
         "set_attributes": lambda: run.set_attributes(stage="over"),
         "cancel": run.cancel,
@@ -72,10 +72,14 @@ def damages(raw: redis.Redis) -> Iterator[tuple[Any, ...]]:
                 yield "XADD", key, "*", "theirs", "x"
 
 
-async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Redis) -> None:
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Redis, ended: bool) -> None:
     async with connect(app=wf) as consumers:
         await consumers.world.start(everything, 7, run_id="r")
         await consumers.drain()
+        if ended:
+            await consumers.world.resume("door", 8)
+            await consumers.drain()
         kept = {key: raw.dump(key) for key in raw.keys("*")}
 
         met = []
@@ -84,7 +88,7 @@ async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Red
             for key, value in kept.items():
                 raw.restore(key, 0, value)
             raw.execute_command(*damage)
-            for name, ask in questions(consumers.world).items():
+            for name, ask in questions(consumers.world, "r").items():
                 try:
                     with anyio.fail_after(5):
                         await ask()
