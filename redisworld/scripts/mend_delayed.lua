@@ -42,7 +42,7 @@ if delayed then -- its message is lost, and the run recovered without it
   return answer('dropped', function() redis.call('ZREM', TAG .. 'delayed', member) end)
 end
 if open then -- a delayed start is due when the row says; of all others nobody knows: now
-  local begins = id == 'start' and run.status == 'pending' and tonumber(redis.call('HGET', run.row, 'start_at'))
+  local begins = id == 'start' and run.status == 'pending' and number_in(redis.call('HGET', run.row, 'start_at'))
   return answer('restored', function() add_delayed(begins or now, member) end)
 end
 return answer('dropped', function() redis.call('HDEL', TAG .. 'delayed:body', member) end)

@@ -35,7 +35,7 @@ if foreign then return foreign end
 -- another id than the lost one, which may be a recovery wake itself, of the same length of the log
 local length, again = string.match(wake, '^w(%d+)r(%d+)$')
 again = tonumber(length) == run.length and tonumber(again) + 1 or 1
-local begins = run.status == 'pending' and tonumber(redis.call('HGET', run.row, 'start_at'))
+local begins = run.status == 'pending' and number_in(redis.call('HGET', run.row, 'start_at'))
 local due = begins and begins > run.at and begins or nil
 publish_wake(run, 'recovery', 'w' .. run.length .. 'r' .. string.format('%.0f', again), due)
 save_run(run)

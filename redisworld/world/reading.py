@@ -11,9 +11,8 @@ import msgspec
 from redisworld.errors import MalformedMessage, RunNotFound
 from redisworld.keys import Partition
 from redisworld.runs import RunRow, Status, Step
-from redisworld.world.deliveries import MOST_DIGITS
 from redisworld.world.refusals import readable
-from redisworld.world.replies import text_of
+from redisworld.world.replies import number_of, text_of
 
 if TYPE_CHECKING:
     from redisworld.world.world import World
@@ -71,29 +70,23 @@ def _row(partition: Partition, run_id: str, text: list[str], length: int) -> Run
         status=Status(text[0]),
         workflow=text[1],
         deployment=text[2],
-        spec_version=_number(text[3]) or 1,
+        spec_version=number_of(text[3]) or 1,
         root_run_id=text[4],
-        created_at=_number(text[5]),
-        started_at=_number(text[6]),
-        finished_at=_number(text[7]),
-        woken_at=_number(text[8]),
-        replayed_to=_number(text[9]),
+        created_at=number_of(text[5]),
+        started_at=number_of(text[6]),
+        finished_at=number_of(text[7]),
+        woken_at=number_of(text[8]),
+        replayed_to=number_of(text[9]),
         wake=text[10],
         code=text[11],
-        finished_event=_number(text[12]),
-        begun_to=_number(text[13]),
+        finished_event=number_of(text[12]),
+        begun_to=number_of(text[13]),
         patches=tuple(text[14].split()),
-        start_at=_number(text[15]),
+        start_at=number_of(text[15]),
         parked=tuple(f"{partition.number}/{letter}" for letter in text[16].split()),
         moved_from=text[17],
         log_length=length,
     )
-
-
-def _number(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"{text[:80]!r} is too long for a number")
-    return int(text or 0)
 
 
 class States(msgspec.Struct, frozen=True):

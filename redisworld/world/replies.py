@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from redisworld.errors import MalformedMessage
 from redisworld.keys import GROUP
-from redisworld.world.deliveries import Claim, Loaded
+from redisworld.world.deliveries import MOST_DIGITS, Claim, Loaded
 
 Reply = TypeVar("Reply", bound=Sequence[Any])
 
@@ -18,6 +18,13 @@ _MOST_SCORE = 2**53
 def text_of(value: Any) -> str:
     """A name, an id or a number in an answer, as text; a stranger's may be no UTF-8, or cut in a character."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def number_of(text: str) -> int:
+    """A number that a row holds, 0 where it holds none. Raises ValueError for what is none, or is too long for one."""
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:80]!r} is too long for a number")
+    return int(text or 0)
 
 
 def score_of(score: float) -> int:
@@ -89,12 +96,15 @@ def loaded_of(reply: Sequence[Any]) -> Loaded:
     if word != "loaded":
         return Loaded(outcome=word, detail=detail_of(reply))
     fields = [text_of(value) if value is not None else "" for value in reply[1]]
-    numbers = [int(value or 0) for value in fields[4:9]]
+    try:
+        spec, *numbers = (number_of(value) for value in (fields[2], *fields[4:9]))
+    except ValueError as error:
+        raise MalformedMessage(f"the row of the run cannot be read: {error}") from error
     return Loaded(
         outcome=word,
         workflow=fields[0],
         deployment=fields[1],
-        spec_version=int(fields[2] or 1),
+        spec_version=spec or 1,
         root_run_id=fields[3],
         created_at=numbers[0],
         started_at=numbers[1],

@@ -9,7 +9,7 @@ import anyio
 import pytest
 import redis
 
-from redisworld import RedisworldError, Workflows, get_writable, hook, set_attributes
+from redisworld import MalformedMessage, RedisworldError, Workflows, get_writable, hook, set_attributes
 from redisworld.world import World
 from tests.conformance.conftest import Connect
 
@@ -96,4 +96,35 @@ async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Red
                     continue
                 except Exception as error:
                     met.append((name, damage, repr(error)))
+        assert not met, f"{len(met)} errors, such as {met[:5]}"
+
+
+@pytest.mark.parametrize("moment", ["begun", "resumed"])
+async def test_a_worker_meets_nothing_that_nobody_expected(
+    connect: Connect, raw: redis.Redis, caplog: pytest.LogCaptureFixture, moment: str
+) -> None:
+    async with connect(app=wf) as consumers:
+        await consumers.world.start(everything, 7, run_id="r")
+        if moment == "resumed":
+            await consumers.drain()
+            await consumers.world.resume("door", 8)
+        kept = {key: raw.dump(key) for key in raw.keys("*")}
+
+        met = []
+        for damage in [damage for damage in damages(raw) if b":run:" in damage[1]]:
+            raw.flushall()
+            for key, value in kept.items():
+                raw.restore(key, 0, value)
+            raw.execute_command(*damage)
+            caplog.clear()
+            try:
+                with anyio.fail_after(10):
+                    await consumers.drain()
+            except MalformedMessage:  # its message goes to the dead letters
+                continue
+            except Exception as error:
+                met.append((damage, "raised", repr(error)))
+            met += [
+                (damage, record.getMessage(), repr(record.exc_info[1])) for record in caplog.records if record.exc_info
+            ]
         assert not met, f"{len(met)} errors, such as {met[:5]}"

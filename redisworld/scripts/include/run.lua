@@ -17,15 +17,15 @@ local function open_run(run_id, now)
   else
     run.status = read[1]
     run.wake = read[3] or ''
-    run.woken_at = tonumber(read[4]) or 0
-    run.replayed_to = tonumber(read[5]) or 0
+    run.woken_at = number_in(read[4]) or 0
+    run.replayed_to = number_in(read[5]) or 0
     run.workflow = read[6] or ''
     run.pin = read[7] or ''
-    run.created_at = some_number(read[8] or '') and read[8] or nil -- a score of the listings
+    run.created_at = number_in(read[8]) and read[8] or nil -- a score of the listings
     run.terminal = run.status == 'completed' or run.status == 'failed' or run.status == 'cancelled'
   end
   run.stored, run.length = length, length
-  run.last_at = tonumber(read[2]) or 0
+  run.last_at = number_in(read[2]) or 0
   run.at = math.max(now, run.last_at) -- an event's time is never below the last one's
   run.at_text = string.format('%.0f', run.at)
   opened[run_id] = run

@@ -38,8 +38,8 @@ local function usual_runs(first, stride, fits)
   for _, run in ipairs(found) do
     run.log = run.row .. ':log'
     local read, length = redis.pcall('HMGET', run.row, unpack(run.fields)), redis.pcall('LLEN', run.log)
-    if read[1] == 'running' and type(length) == 'number' then
-      run.last_at, run.length, run.states = tonumber(read[2]) or 0, length, {unpack(read, 3, #run.fields)}
+    if read[1] == 'running' and type(length) == 'number' and #(read[2] or '') < 16 and string.find(read[2] or '', '^%d+$') then
+      run.last_at, run.length, run.states = tonumber(read[2]), length, {unpack(read, 3, #run.fields)}
       running[#running + 1] = run
     end
   end

@@ -59,7 +59,7 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
     if add('steps_created', size) then return end -- OOM refuses it, and so all
 
     local began = started_at ~= '' and decimal(started_at)
-    local at = decimal(math.max(clock(now), tonumber(read[2]) or 0, tonumber(started_at) or 0))
+    local at = decimal(math.max(clock(now), tonumber(read[2]), tonumber(started_at) or 0))
     local elements, written, stream = {}, {'last_at', at}, TAG .. target
     local function set(field, value) written[#written + 1], written[#written + 2] = field, value end
     if began then
@@ -113,9 +113,9 @@ if ARGV[ITEMS] == 'step' or ARGV[ITEMS] == 'inline' then
     local stored, pin = redis.pcall('LLEN', log), string.match(target, '@(.*)$')
     if read.err or type(stored) ~= 'number' or stored + size + 2 >= tonumber(limit) or read[3] ~= replayed_to
       or stored + (started_at ~= '' and 1 or 0) < tonumber(consumed)
-      or not comes_next(read[4]) or not may_begin(read[1], read[5], tonumber(read[2]) or 0)
-      or not some_number(read[6] or '') or (pin and pin ~= read[7])
-      or (closes and ((tonumber(read[8]) or 0) > tonumber(consumed) or not holds_entry())) then return end
+      or not comes_next(read[4]) or not number_in(read[2]) or not may_begin(read[1], read[5], tonumber(read[2]))
+      or not number_in(read[6]) or (pin and pin ~= read[7])
+      or (closes and ((number_in(read[8]) or 0) > tonumber(consumed) or not holds_entry())) then return end
     for k = 10, 9 + size do
       if read[k] then return end
     end

@@ -14,7 +14,7 @@ do
   local function fits_all() return started_at == '' and chunk == '1' and last == '1' and fits_pass() end
 
   local function is_open(read, stored)
-    return read[1] == 'running' and read[3] == replayed_to and type(stored) == 'number'
+    return read[1] == 'running' and number_in(read[2]) and read[3] == replayed_to and type(stored) == 'number'
       and not is_of_pass(read[4])
   end
 
@@ -30,7 +30,7 @@ do
 
   -- Its event, and the time that the body has taken for that of its end.
   local function own_end(last_at)
-    local then_ms = math.max(tonumber(ARGV[ITEMS + 5]), tonumber(last_at) or 0)
+    local then_ms = math.max(tonumber(ARGV[ITEMS + 5]), tonumber(last_at))
     return 'step_completed ' .. ARGV[ITEMS + 1] .. ' 1 ' .. decimal(then_ms) .. '\n' .. ARGV[ITEMS + 6], then_ms
   end
 
@@ -65,12 +65,12 @@ do
     local stored = redis.pcall('LLEN', log)
     if not is_open(read, stored) then return end
     local done = has_step and own_step(read, stored)
-    if (has_step and not done) or (not has_step and stored < tonumber(consumed)) or stored + 2 > tonumber(limit) or not some_number(read[7] or '')
+    if (has_step and not done) or (not has_step and stored < tonumber(consumed)) or stored + 2 > tonumber(limit) or not number_in(read[7])
       or redis.call('EXISTS', row .. ':hooks') == 1 or not holds_entry()
       or foreign_key('expiring', 'zset', 'index:status:running', 'zset', 'index:status:completed', 'zset')
       or not counted('runs_completed') then return end
 
-    local ended, then_ms = nil, tonumber(read[2]) or 0
+    local ended, then_ms = nil, tonumber(read[2])
     if done then
       add('steps_completed', 1)
       ended, then_ms = own_end(read[2])

@@ -6,4 +6,7 @@ local function is_stream(text) return string.find(text, '^steps%S*$') or string.
 local function is_entry(text) return string.find(text, '^%d+%-%d+$') end
 
 local function some_number(text) return text ~= '' and is_number(text) end
+
+-- The number that a text is, nil where it is none: Lua takes inf, nan, 0x1 and 1e9 for numbers, too.
+local function number_in(text) return text and some_number(text) and tonumber(text) or nil end
 local function some_plain(text) return text ~= '' and is_plain(text) end
