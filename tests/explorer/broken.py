@@ -200,19 +200,29 @@ BROKEN = (
         "a usual last pass of a run that has ended",
         "one inline, terminate",
         (
-            ("commit_pass", "return read[1] == 'running' and read[3] == replayed_to and type", "return type"),
+            (
+                "commit_pass",
+                "return read[1] == 'running' and number_in(read[2]) and read[3] == replayed_to and type",
+                "return type",
+            ),
             ("commit_pass", "or decimal(stored) ~= length or decimal(stored + 1) ~= consumed ", ""),
         ),
     ),
     Broken(
         "a usual end of a run that has ended",
         "gather2 queued, terminate",
-        (("commit_pass", "return read[1] == 'running' and read[3] == replayed_to and type", "return type"),),
+        (
+            (
+                "commit_pass",
+                "return read[1] == 'running' and number_in(read[2]) and read[3] == replayed_to and type",
+                "return type",
+            ),
+        ),
     ),
     Broken(
         "a usual last chunk that does not see what was written since its load",
         "gather2 queued, request",
-        (("commit_pass", "(tonumber(read[8]) or 0) > tonumber(consumed) or not holds_entry()", "not holds_entry()"),),
+        (("commit_pass", "(number_in(read[8]) or 0) > tonumber(consumed) or not holds_entry()", "not holds_entry()"),),
     ),
     Broken(
         "a usual last chunk that seals nothing",
