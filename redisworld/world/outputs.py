@@ -154,7 +154,7 @@ class Outputs:
         """
         check_output_name(name)
         last = check_entry_id(after) if after else "0-0"
-        closed = False
+        where, closed = f"output stream {name!r} of run {run_id!r}", False
         with self._world.endings.watch(run_id) as ending:
             ended = (await self._world.row(run_id)).status.terminal
             entries = await self._more(run_id, name, last)
@@ -162,7 +162,7 @@ class Outputs:
                 for last, fields in entries:
                     if closed := "closed" in fields:
                         continue  # the last word, unless a later attempt of the step that closed it went on
-                    chunk = _chunk(last, fields, type, where=f"output stream {name!r} of run {run_id!r}")
+                    chunk = _chunk(last, fields, type, where=where)
                     yield chunk.value if bare else chunk
                 over = closed or ended or not follow
                 if over and not entries:

@@ -137,7 +137,8 @@ class World:
 
         ``url`` wins over ``settings.url``; without both, ``REDISWORLD_*`` variables count. ``patience_ms`` is how long
         to wait for a Redis that is down or loading; one that refuses the user is not waited for. Raises InvalidInput,
-        RedisUnavailable, and NamespaceMismatch for a namespace with another partition count or newer data.
+        RedisUnavailable, NamespaceMismatch for a namespace with another partition count or newer data, and
+        MalformedMessage for a key of another type in the place of its meta hash.
         """
         settings = settings or Settings.from_env(url=url)
         if url is not None and url != settings.url:

@@ -72,6 +72,17 @@ def damages(raw: redis.Redis) -> Iterator[tuple[Any, ...]]:
                 yield "XADD", key, "*", "theirs", "x"
 
 
+def damaged(raw: redis.Redis, *, within: bytes = b"") -> Iterator[tuple[Any, ...]]:
+    """Bring each damage to the keys with ``within`` in their names about, one after the other, and nothing besides."""
+    kept = {key: raw.dump(key) for key in raw.keys("*")}
+    for damage in [damage for damage in damages(raw) if within in damage[1]]:
+        raw.flushall()
+        for key, value in kept.items():
+            raw.restore(key, 0, value)
+        raw.execute_command(*damage)
+        yield damage
+
+
 @pytest.mark.parametrize("ended", [False, True])
 async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Redis, ended: bool) -> None:
     async with connect(app=wf) as consumers:
@@ -80,14 +91,9 @@ async def test_a_client_meets_no_error_but_ours(connect: Connect, raw: redis.Red
         if ended:
             await consumers.world.resume("door", 8)
             await consumers.drain()
-        kept = {key: raw.dump(key) for key in raw.keys("*")}
 
         met = []
-        for damage in list(damages(raw)):
-            raw.flushall()
-            for key, value in kept.items():
-                raw.restore(key, 0, value)
-            raw.execute_command(*damage)
+        for damage in damaged(raw):
             for name, ask in questions(consumers.world, "r").items():
                 try:
                     with anyio.fail_after(5):
@@ -108,14 +114,9 @@ async def test_a_worker_meets_nothing_that_nobody_expected(
         if moment == "resumed":
             await consumers.drain()
             await consumers.world.resume("door", 8)
-        kept = {key: raw.dump(key) for key in raw.keys("*")}
 
         met = []
-        for damage in [damage for damage in damages(raw) if b":run:" in damage[1]]:
-            raw.flushall()
-            for key, value in kept.items():
-                raw.restore(key, 0, value)
-            raw.execute_command(*damage)
+        for damage in damaged(raw, within=b":run:"):
             caplog.clear()
             try:
                 with anyio.fail_after(10):
