@@ -195,6 +195,7 @@ async def test_a_lost_hand_back_is_handed_back_once(bare: Place, world: World, w
     fault = bare.proxy.lose_reply(*needles) if way == "reply" else bare.proxy.lose_request(*needles)
     knows = bare.workers.started[0]
     knows.freeze()
+    await eventually(lambda: not bare.redis.info("clients")["blocked_clients"], what="no read of the frozen worker")
     other = bare.workers.start(app="tests.chaos.test_faults_replies:ignorant", lease_ms=60_000)
     try:
         run = await world.start(chaos_app.two_notes, run_id=run_id)
