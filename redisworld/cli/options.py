@@ -40,6 +40,10 @@ class Parser(argparse.ArgumentParser):
         """Raise InvalidInput."""
         raise InvalidInput(f"{message} (see {self.prog} --help)")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As argparse does it, which keeps to itself that the help could not be written."""
+        print(message, end="", file=file)
+
 
 def add_setting(parser: Parser, flag: str, field: str, text: str, **how: Any) -> None:
     """An option for a field of Settings; without it the field's variable counts, then its default."""

@@ -45,14 +45,20 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        arguments = parser(_asked(words)).parse_args(words)
-        code: int = arguments.command(arguments)
+        code = _run(words)
         sys.stdout.flush()  # here, so that a closed pipe is met where it is handled
         return code
-    except SystemExit as shown:  # argparse, after --help and --version
-        return int(shown.code or 0)
     except BaseException as error:
         return report(error)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        arguments = parser(_asked(words)).parse_args(words)
+    except SystemExit:  # after --help or --version; a usage error is InvalidInput
+        return 0
+    code: int = arguments.command(arguments)
+    return code
 
 
 def _replace_closed_streams() -> None:

@@ -265,11 +265,14 @@ def _by_shell(words: str, url: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["completion bash", "--help", "--version", "run list --help"])
+def test_a_full_disk_is_one_line_and_exit_code_1(words: str, unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "redisworld", "completion", "bash"],
-            cwd=ROOT, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            [sys.executable, "-m", "redisworld", *words.split()],
+            cwd=ROOT, env=environment() | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
 
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
