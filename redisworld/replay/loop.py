@@ -85,7 +85,11 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         """Body time in epoch milliseconds."""
         self.unhandled: deque[dict[str, Any]] = deque(maxlen=100)
         """What asyncio reported to the loop's exception handler: errors nobody awaited."""
+        self.piece = 0
+        """The number of the piece of the body that runs, or ran last."""
         self._ready: deque[asyncio.Handle | StepTask] = deque()
+        self._next: list[asyncio.Handle] = []  # for the next piece
+        self._reached = -math.inf
         self._numbers = 0
         # asyncio holds tasks weakly; a forgotten one must not end when the garbage collector happens to run.
         self._tasks: dict[ReplayTask, None] = {}
@@ -114,7 +118,12 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def fire(self, timer: DurableTimer) -> None:
         """Make a timer's callback ready."""
         timer.wait_id = ""
-        self._ready.append(timer)
+        self._reach(timer)
+
+    def put_off(self, handle: asyncio.Handle) -> None:
+        """Let a callback that is ready wait for the next piece of the body."""
+        self._ready.remove(handle)
+        self._next.append(handle)
 
     def start_soon(self, task: StepTask) -> None:
         """Ask for a step in this piece of the body."""
@@ -143,6 +152,7 @@ class ReplayLoop(asyncio.AbstractEventLoop):
             return
         self._closed = True
         self._ready.clear()
+        self._next.clear()
         with _Running(self), warnings.catch_warnings():
             # A list of coroutines the body had not come to await yet is no mistake here.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -163,8 +173,8 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     # --- what asyncio asks of a loop -------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Body time in seconds."""
-        return self.now_ms / 1_000
+        """Body time in seconds, and never before a timer that fired: what polls a deadline would set it for ever."""
+        return max(self.now_ms / 1_000, self._reached)
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -190,19 +200,14 @@ class ReplayLoop(asyncio.AbstractEventLoop):
         if not math.isfinite(when) or when * 1_000 > self.now_ms + MAX_MS:
             raise ForbiddenInWorkflow(f"a timer at {when} seconds is out of range: at most 100 years ahead")
         # Doubles near today hold a quarter of a microsecond; rounding hides that before rounding up.
-        return self.wait_until(math.ceil(round(when * 1_000, 3)), callback, *args, context=context)
+        due_ms = math.ceil(round(when * 1_000, 3))
+        return self._start(DurableTimer(when, callback, args, self, context), due_ms)
 
     def wait_until(
         self, due_ms: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> DurableTimer:
         """Run the callback after a durable wait until ``due_ms``, at once when that has passed."""
-        self.check_alive()
-        timer = DurableTimer(due_ms / 1_000, callback, args, self, context)
-        if due_ms <= self.now_ms:
-            self._ready.append(timer)
-        else:
-            self.host.start_wait(timer, due_ms)
-        return timer
+        return self._start(DurableTimer(due_ms / 1_000, callback, args, self, context), due_ms)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if isinstance(handle, DurableTimer) and handle.wait_id and not self._closed:
@@ -259,9 +264,24 @@ class ReplayLoop(asyncio.AbstractEventLoop):
 
     # --- inside ----------------------------------------------------------------------------------------------
 
+    def _start(self, timer: DurableTimer, due_ms: int) -> DurableTimer:
+        self.check_alive()
+        if due_ms <= self.now_ms:
+            self._reach(timer)
+        else:
+            self.host.start_wait(timer, due_ms)
+        return timer
+
+    def _reach(self, timer: DurableTimer) -> None:
+        self._reached = max(self._reached, timer.when())
+        self._ready.append(timer)
+
     @edge
     def _run_ready(self) -> None:
         ready = self._ready
+        ready.extend(self._next)
+        self._next.clear()
+        self.piece += 1
         for _ in range(MAX_HANDLES):
             if not ready:
                 return

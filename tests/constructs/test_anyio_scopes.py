@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -56,3 +57,47 @@ async def test_outside_of_bodies_a_scope_hashes_as_ever() -> None:
         await anyio.lowlevel.checkpoint()
         assert {one: 1, other: 2}[one] == 1
         assert type(one).__name__ == "CancelScope"
+
+
+async def waits_for_clean_up() -> bool:
+    async def child() -> None:
+        try:
+            await late("a", 100)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await undo("a")
+
+    with anyio.move_on_after(5) as scope:
+        async with asyncio.TaskGroup() as group:  # its host takes every cancellation, and waits on
+            group.create_task(child())
+    return scope.cancelled_caught
+
+
+def test_a_scope_does_not_spin_while_a_clean_up_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redisworld.replay.loop.MAX_HANDLES", 1_000)
+    driver = Driver(Workflow(waits_for_clean_up))
+
+    driver.finish(min(driver.store.waits, key=driver.store.waits.__getitem__))
+    assert [name for name, _ in driver.store.open.values()] == ["late", "undo"]
+    assert driver.run() is True
+    driver.check_every_prefix()
+
+
+async def swallows(times: int) -> int:
+    swallowed = 0
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        for _ in range(times):
+            try:
+                await late("a", 100)
+            except asyncio.CancelledError:
+                swallowed += 1
+        await anyio.sleep_forever()
+    return swallowed
+
+
+def test_a_scope_cancels_again_what_goes_on() -> None:
+    driver = Driver(Workflow(swallows), 20)
+
+    assert driver.run() == 20
+    driver.check_every_prefix()

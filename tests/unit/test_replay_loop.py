@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+import anyio
 import pytest
 
 from redisworld import values
@@ -20,7 +21,7 @@ from redisworld.metadata import get_step_metadata, get_workflow_metadata
 from redisworld.replay import Instance, current, hook, loop, now, patched, random, sleep, uuid4
 from redisworld.telling import get_writable, set_attributes
 from redisworld.workflows import Workflow, Workflows
-from tests.unit.replay_driver import START, Driver
+from tests.unit.replay_driver import START, Driver, Store
 
 wf = Workflows()
 performed: list[str] = []
@@ -141,6 +142,30 @@ def test_a_timer_that_never_fires_is_no_wait() -> None:
     assert driver.store.waits == {}
     assert driver.run() == "work:1"
     driver.check_every_prefix()
+
+
+@pytest.mark.parametrize("by_anyio", [False, True])
+def test_what_polls_a_deadline_finds_it_reached_by_its_timer(by_anyio: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MAX_HANDLES", 1_000)  # a double a hair above its millisecond was never reached
+
+    async def body() -> None:
+        for delay_ms in range(1, 501):
+            if by_anyio:
+                with anyio.move_on_after(delay_ms / 1_000) as scope:
+                    await anyio.sleep_forever()
+                deadline = scope.deadline
+            else:
+                deadline = asyncio.get_running_loop().time() + delay_ms / 1_000
+                reached = asyncio.Event()
+                asyncio.get_running_loop().call_at(deadline, reached.set)
+                await reached.wait()
+            assert asyncio.get_running_loop().time() >= deadline
+
+    store = Store()
+    store.tick_ms = 0
+    driver = drive(body, store=store)
+    assert driver.run() is None
+    assert store.clock == START + sum(range(1, 501))
 
 
 def test_a_body_runs_inside_a_running_loop_and_leaves_it_as_it_was() -> None:
