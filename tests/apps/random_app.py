@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 from redisworld import FatalError, RetryableError, Workflows, get_step_metadata, now
-from tests.constructs.random_bodies import Node, Player, random_body
+from tests.constructs.random_anyio import AnyioPlayer, random_body_with_anyio
+from tests.constructs.random_bodies import Node
 
 LONGEST_MS = 300
 
@@ -33,6 +34,6 @@ def quick(body: Node) -> Node:
 @wf.workflow
 async def play(seed: int, size: int) -> list[Any]:
     """What the body has seen."""
-    player = Player(work, lambda: int(now().timestamp() * 1_000))
-    await player.play(quick(random_body(Random(seed), size)))
+    player = AnyioPlayer(work, lambda: int(now().timestamp() * 1_000))
+    await player.play(quick(random_body_with_anyio(Random(seed), size)))
     return [entry[1:] for entry in player.seen(in_order=True)]

@@ -15,8 +15,10 @@ from redisworld import Workflows, events, messages
 from redisworld.errors import MalformedMessage, ReplayDivergence
 from redisworld.events import Event, EventKind, RunCreated
 from redisworld.keys import GROUP, Partition, meta
-from redisworld.replay import Cancelled, Completed, Instance
+from redisworld.replay import Cancelled, Completed, Instance, install
 from redisworld.runs import TERMINAL, Status, Step
+
+install()  # as in a worker: what is replayed here must find what it found there
 
 _ENDS = {
     EventKind.RUN_COMPLETED: Status.COMPLETED,

@@ -59,7 +59,7 @@ async def test_runs_of_all_kinds_survive_random_kills_stops_and_cuts(
     invariants.check(raw, chaos_app.wf)
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_random_bodies_survive_random_kills_stops_and_cuts(
     raw: redis.Redis, workers: Workers, connect: Connect, seed: int
 ) -> None:

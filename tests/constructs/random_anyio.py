@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
 
-from tests.constructs.random_bodies import Node, Player, told
+from tests.constructs.random_bodies import JOINS, WRAPS, Node, Player, random_body, told
 
-JOINS = ("any_group", "any_stream", "any_limiter")
-WRAPS = ("any_move_on", "any_fail_after", "any_shield", "any_cleanup", "any_cancel", "any_start", "any_event")
+ANYIO_JOINS = ("any_group", "any_stream", "any_limiter")
+ANYIO_WRAPS = ("any_move_on", "any_fail_after", "any_shield", "any_cleanup", "any_cancel", "any_start", "any_event")
+
+
+def random_body_with_anyio(chance: Random, size: int) -> Node:
+    """As ``random_body``, with what anyio has as well."""
+    return random_body(chance, size, joins=(*JOINS, *ANYIO_JOINS), wraps=(*WRAPS, *ANYIO_WRAPS))
 
 
 class AnyioPlayer(Player):

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from redisworld import FatalError, Workflows, values
 from redisworld.replay import install
 from redisworld.workflows import Workflow
-from tests.constructs import random_anyio
-from tests.constructs.random_anyio import AnyioPlayer
-from tests.constructs.random_bodies import JOINS, LONGEST_MS, WRAPS, Node, Player, random_body
+from tests.constructs.random_anyio import AnyioPlayer, random_body_with_anyio
+from tests.constructs.random_bodies import LONGEST_MS, Node, Player, random_body
 from tests.unit.replay_driver import START, Driver, Store
 
 install()
@@ -107,8 +106,9 @@ class StillStore(Store):
     tick_ms = 0
 
 
-def on_ours(body: Node, cancel_ms: int | None, play: type[Player] = Player) -> tuple[Player, set[int]]:
+def on_ours(body: Node, cancel_ms: int | None, play: type[Player] = Player) -> tuple[Player, set[int], Driver]:
     """As ``on_asyncio``, by the rules of design section 8: the body is woken by what it can see, nothing else."""
+    players: list[Player] = []
 
     def now_ms() -> int:
         return round(asyncio.get_running_loop().time() * 1_000) - START
@@ -116,8 +116,12 @@ def on_ours(body: Node, cancel_ms: int | None, play: type[Player] = Player) -> t
     def end(name: str, label: int, delay_ms: int, fails: bool) -> Any:
         return FatalError(f"{label} failed") if fails else label
 
-    player, began, store = play(work, now_ms), set[int](), StillStore()
-    driver = Driver(Workflow(player.play), body, script=end, store=store)
+    async def plays(body: Node) -> None:
+        players.append(play(work, now_ms))
+        await players[-1].play(body)
+
+    began, store = set[int](), StillStore()
+    driver = Driver(Workflow(plays), body, script=end, store=store)
     due_ms: dict[str, int] = {"cancel": START + cancel_ms} if cancel_ms is not None else {}
     while driver.instance.outcome is None:
         for id, (_, data) in store.open.items():
@@ -136,7 +140,7 @@ def on_ours(body: Node, cancel_ms: int | None, play: type[Player] = Player) -> t
         else:
             driver.finish(next_id)
     driver.instance.close()
-    return player, began
+    return players[0], began, driver
 
 
 @pytest.mark.parametrize("size", [3, 6, 12, 25])
@@ -147,7 +151,7 @@ def test_a_random_body_sees_on_ours_what_it_sees_on_asyncio(size: int, seed: int
     body, cancel_ms = random_body(chance, size), chance.choice([None, None, chance.randint(1, LONGEST_MS)])
 
     there, began_there = on_asyncio(body, cancel_ms)
-    here, began_here = on_ours(body, cancel_ms)
+    here, began_here, _ = on_ours(body, cancel_ms)
 
     in_order = not body.holds("group")  # which cancels its tasks in the order of a set
     assert here.seen(in_order=in_order) == there.seen(in_order=in_order)
@@ -159,10 +163,10 @@ def test_a_random_body_sees_on_ours_what_it_sees_on_asyncio(size: int, seed: int
 @given(seed=st.integers(0, 2**32))
 def test_a_random_body_with_anyio_sees_on_ours_what_it_sees_on_asyncio(size: int, seed: int) -> None:
     chance = Random(seed)
-    body = random_body(chance, size, joins=(*JOINS, *random_anyio.JOINS), wraps=(*WRAPS, *random_anyio.WRAPS))
+    body = random_body_with_anyio(chance, size)
     cancel_ms = chance.choice([None, None, chance.randint(1, LONGEST_MS)])
 
-    here, began_here = on_ours(body, cancel_ms, AnyioPlayer)
+    here, began_here, _ = on_ours(body, cancel_ms, AnyioPlayer)
 
     seen = here.seen(in_order=False)
     for _ in range(50):  # scopes and groups cancel in the order of a set, there by address: more than one may come out
@@ -171,6 +175,20 @@ def test_a_random_body_with_anyio_sees_on_ours_what_it_sees_on_asyncio(size: int
             break
     assert seen == there.seen(in_order=False)
     assert began_here <= began_there
+
+
+@pytest.mark.parametrize("size", [3, 6, 12])
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32))
+def test_every_prefix_of_a_random_body_with_anyio_replays_cold_and_warm_to_the_same_commands(
+    size: int, seed: int
+) -> None:
+    chance = Random(seed)
+    body, cancel_ms = random_body_with_anyio(chance, size), chance.choice([None, None, chance.randint(1, LONGEST_MS)])
+
+    *_, driver = on_ours(body, cancel_ms, AnyioPlayer)
+
+    driver.check_every_prefix()
 
 
 def test_a_step_whose_task_is_cancelled_before_it_begins_never_begins() -> None:

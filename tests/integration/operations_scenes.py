@@ -53,16 +53,17 @@ def until_ended(url: str, run_id: str) -> None:
 
 
 def until_worker_is_listed(url: str, count: int) -> None:
-    """Return when so many workers say that they live, and none that it has something to do."""
+    """Return when so many workers say that they are ready, and none that it has something to do."""
 
     async def look() -> None:
         deadline = time.monotonic() + WAIT_S
         async with World.connect(settings=Settings(url=url)) as world:
             while True:
                 workers = (await read_state(world)).workers
-                if len(workers) == count and not any(worker.steps or worker.replays for worker in workers):
+                idle = [w for w in workers if w.state == "ready" and not w.steps and not w.replays]
+                if len(idle) == len(workers) == count:
                     return
-                assert time.monotonic() < deadline, f"never {count} workers that have nothing to do"
+                assert time.monotonic() < deadline, f"never {count} workers that are ready and have nothing to do"
                 await asyncio.sleep(0.05)
 
     asyncio.run(look())
