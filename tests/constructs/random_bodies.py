@@ -35,15 +35,22 @@ class Node(NamedTuple):
         return self.kind == kind or any(node.holds(kind) for node in self.inside)
 
 
-def random_body(chance: Random, size: int, *, joins: tuple[str, ...] = JOINS, wraps: tuple[str, ...] = WRAPS) -> Node:
+def random_body(
+    chance: Random,
+    size: int,
+    *,
+    leaves: tuple[str, ...] = LEAVES,
+    joins: tuple[str, ...] = JOINS,
+    wraps: tuple[str, ...] = WRAPS,
+) -> Node:
     """A body of about so many constructs; the same generator in the same state gives the same."""
     labels = iter(range(1, 10**6))
 
     def grow(depth: int) -> Node:
         label = next(labels)
         inner = label < size and depth < 5
-        kind = chance.choice((*LEAVES, *joins, *wraps) if inner else LEAVES)
-        count = 0 if kind in LEAVES else chance.randint(1, 4) if kind in joins else 1
+        kind = chance.choice((*leaves, *joins, *wraps) if inner else leaves)
+        count = 0 if kind in leaves else chance.randint(1, 4) if kind in joins else 1
         delay_ms, choice = chance.randint(1, LONGEST_MS), chance.randrange(12)
         return Node(kind, label, delay_ms, choice, tuple(grow(depth + 1) for _ in range(count)))
 
