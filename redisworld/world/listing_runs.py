@@ -11,7 +11,7 @@ from redisworld.errors import InvalidInput
 from redisworld.messages import UNREADABLE
 from redisworld.runs import Status
 from redisworld.world.paging import Scored, page_of
-from redisworld.world.replies import score_of, text_of
+from redisworld.world.replies import number_of, score_of, text_of
 from redisworld.world.run_ids import check_run_id
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def _read(world: World, run_id: str, values: Sequence[bytes | None]) -> ListedRu
         status=Status(row["status"]),
         workflow=row.get("workflow", ""),
         deployment=row.get("deployment", ""),
-        created_at=int(row.get("created_at", 0)),
-        started_at=int(row.get("started_at", 0)),
-        finished_at=int(row.get("finished_at", 0)),
-        start_at=int(row.get("start_at", 0)),
+        created_at=number_of(row.get("created_at", "")),
+        started_at=number_of(row.get("started_at", "")),
+        finished_at=number_of(row.get("finished_at", "")),
+        start_at=number_of(row.get("start_at", "")),
         code=row.get("code", ""),
         parked=tuple(f"{number}/{letter}" for letter in row.get("parked", "").split()),
         attributes=_attributes(row.get("attributes", "")),
